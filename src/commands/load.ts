@@ -62,6 +62,10 @@ async function loadInto(url: string, config: Config<"load">, log: Log, status: L
     const summary = await loadInTurn(url, config, { log, status, signal: stop.signal }, progress);
     progress.clear();
     for (const line of renderSummary(summary)) process.stdout.write(`${line}\n`);
+  } catch (error) {
+    // Stopped while it stood by: after SIGINT the command ends as below.
+    const isStop = error instanceof OperatorError && error.exitCode === 0;
+    if (!(isStop && isInterrupted())) throw error;
   } finally {
     progress.clear();
     // An open pipe would keep the process alive.

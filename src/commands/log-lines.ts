@@ -1,4 +1,4 @@
-import { exitUsage, OperatorError } from "../domain/operator-error.js";
+import { exitInterrupted, exitUsage, OperatorError } from "../domain/operator-error.js";
 import type { Log } from "../telemetry/log.js";
 
 /** The command has failed with an exit code, and the log says why. */
@@ -23,8 +23,8 @@ export function logNodeMessages(log: Log): void {
 }
 
 /**
- * Runs a command that logs. Unless people read standard error, at a terminal, the reason why it fails is a line of the
- * log too. Wrong use is still told as text: then the command has not started.
+ * Runs a command that logs. Unless standard error is a terminal, the reason why the command ends is a line of the log:
+ * `info` if the operator stopped it, otherwise `fatal`. Wrong use is told as text: then the command has not started.
  * @throws LoggedFailure in place of what is logged
  */
 export async function withLog(log: Log, command: () => Promise<void>): Promise<void> {
@@ -35,7 +35,13 @@ export async function withLog(log: Log, command: () => Promise<void>): Promise<v
     const isExpected = error instanceof OperatorError;
     if (isExpected && error.exitCode === exitUsage) throw error;
     if (process.stderr.isTTY === true || !log.isLevelEnabled("fatal")) throw error;
-    log.fatal(isExpected ? {} : { err: error }, error instanceof Error ? error.message : String(error));
+    if (isExpected && isStop(error)) log.info(error.message);
+    else log.fatal(isExpected ? {} : { err: error }, error instanceof Error ? error.message : String(error));
     throw new LoggedFailure(isExpected ? error.exitCode : 1, error);
   }
+}
+
+/** Whether the operator stopped the command: it has not failed. */
+function isStop({ exitCode }: OperatorError): boolean {
+  return exitCode === 0 || exitCode === exitInterrupted;
 }

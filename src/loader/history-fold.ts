@@ -137,6 +137,8 @@ export class HistoryFold {
       const past = toMarketPast(stored);
       this.#markets.set(stored.history.marketId, past);
       for (const row of stored.changes) past.stored = addChange(past.stored, row);
+      // Its row names a newest segment that was never written: the next batch corrects it.
+      if (stored.history.newestSequence !== stored.newest.firstSequence) this.#moved.add(past);
     }
     this.#sequence = start.historySequence;
     // Not what is there now: a row that was changed by others stays wrong.
@@ -180,7 +182,7 @@ export class HistoryFold {
       }
       past.pending = [];
     }
-    const histories = [...this.#moved].map((past) => this.#writeHistory(past));
+    const histories = [...this.#moved].map((past) => this.#writeHistory(past, toHistory(past)));
     this.#sequenceSum = replaceRow(this.#sequenceSum, historySequenceRows, this.#sequence, streamSequence);
     this.#sequence = streamSequence;
     const batch = {
@@ -224,29 +226,36 @@ export class HistoryFold {
   };
 
   async #findPruned(connection: Connection, due: readonly MarketPast[], beforeNs: bigint): Promise<BookHistoryRow[]> {
-    const pruned: BookHistoryRow[] = [];
-    for (const past of due) {
+    const read = due.map(async (past) => {
       const { marketId } = past.newest;
-      const rows = await readSegments(connection, marketId, past.oldestSequence, prunedSegmentsMax + 2);
-      const last = rows.slice(0, prunedSegmentsMax + 1).findLastIndex(({ timeNs }) => timeNs <= beforeNs);
-      const [before, oldest, second] = [rows[last - 1], rows[last], rows[last + 1]];
-      if (before?.digest === undefined || oldest === undefined) continue;
-      const hasLater = past.newest.firstSequence > oldest.firstSequence;
-      past.oldestSequence = oldest.firstSequence;
-      past.oldestDigest = before.digest;
-      past.oldestTimeNs = oldest.timeNs;
-      past.secondTimeNs = second?.timeNs ?? (hasLater ? past.newest.timeNs : undefined);
-      pruned.push(this.#writeHistory(past));
-    }
-    return pruned;
+      return { past, rows: await readSegments(connection, marketId, past.oldestSequence, prunedSegmentsMax + 2) };
+    });
+    // All reads come first: if one fails, nothing has changed in memory, and the next attempt reads again.
+    return (await Promise.all(read)).flatMap(({ past, rows }) => this.#dropOldest(past, rows, beforeNs));
   }
 
-  /** The row of `book_history` as it is now. */
-  #writeHistory(past: MarketPast): BookHistoryRow {
-    const { newest, newestDigest, oldestSequence, oldestDigest, written } = past;
-    const { marketId, firstSequence: newestSequence } = newest;
-    const row = { marketId, oldestSequence, oldestDigest, newestSequence, newestDigest };
-    this.#historySum = replaceRow(this.#historySum, bookHistoryRows, written, row);
+  /**
+   * Returns the row of `book_history` without the oldest segments, if any of them is to be dropped.
+   * @param rows the oldest segments of the market, as they are stored
+   */
+  #dropOldest(past: MarketPast, rows: readonly SegmentRow[], beforeNs: bigint): BookHistoryRow[] {
+    const last = rows.slice(0, prunedSegmentsMax + 1).findLastIndex(({ timeNs }) => timeNs <= beforeNs);
+    const [before, oldest, second] = [rows[last - 1], rows[last], rows[last + 1]];
+    const { newest, written } = past;
+    if (before?.digest === undefined || oldest === undefined || written === undefined) return [];
+    const hasLater = newest.firstSequence > oldest.firstSequence;
+    past.oldestSequence = oldest.firstSequence;
+    past.oldestDigest = before.digest;
+    past.oldestTimeNs = oldest.timeNs;
+    past.secondTimeNs = second?.timeNs ?? (hasLater ? newest.timeNs : undefined);
+    // With the newest segment of this batch: the next batch, which is folded meanwhile, may start later ones.
+    const row = { ...written, oldestSequence: oldest.firstSequence, oldestDigest: before.digest };
+    return [this.#writeHistory(past, row)];
+  }
+
+  /** Replaces the row of `book_history` in its digest. */
+  #writeHistory(past: MarketPast, row: BookHistoryRow): BookHistoryRow {
+    this.#historySum = replaceRow(this.#historySum, bookHistoryRows, past.written, row);
     past.written = row;
     return row;
   }
@@ -362,14 +371,20 @@ export class HistoryFold {
   }
 }
 
-function toMarketPast({ history, newest, changes, oldestTimeNs, secondTimeNs }: StoredPast): MarketPast {
+function toMarketPast({ history, newest, newestDigest, changes, oldestTimeNs, secondTimeNs }: StoredPast): MarketPast {
   const encoder = new SegmentEncoder(newest);
   for (const { streamSequence, body } of changes) encoder.append(decodeUpdate(streamSequence, body));
-  const { newestDigest, oldestSequence, oldestDigest } = history;
+  const { oldestSequence, oldestDigest } = history;
   return {
     ...{ newest, newestDigest, encoder, oldestSequence, oldestDigest, oldestTimeNs, secondTimeNs },
     ...{ pending: [], stored: noRows, written: history },
   };
+}
+
+/** The row of `book_history` with the newest segment that was folded. */
+function toHistory({ newest, newestDigest, oldestSequence, oldestDigest }: MarketPast): BookHistoryRow {
+  const { marketId, firstSequence: newestSequence } = newest;
+  return { marketId, oldestSequence, oldestDigest, newestSequence, newestDigest };
 }
 
 /** The sum with a row in place of another, if there was one. */

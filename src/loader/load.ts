@@ -8,7 +8,14 @@ import { ServerBehindError } from "../store/connection/database-error.js";
 import { readBooks, readVenueMarkets } from "../store/depth-table.js";
 import { pastFiguresIntervalMs, readPastFigures } from "../store/history-table.js";
 import { readEntryText } from "../store/ledger-entry-table.js";
-import { checkNotBehind, lockProgress, type Progress, readProgress } from "../store/progress-table.js";
+import {
+  checkNotBehind,
+  lockProgress,
+  type Progress,
+  readProgress,
+  readTurn,
+  SecondWriterError,
+} from "../store/progress-table.js";
 import { readChainStart } from "../store/table-digest-table.js";
 import { isLocalInfileRefused } from "../store/table-rows.js";
 import { openWriter, type Writer } from "../store/writer.js";
@@ -135,6 +142,8 @@ class Loader {
   /** The one that is being read. */
   #source: Source | undefined;
   #isWriting = false;
+  /** The newest batch of which every statement was run: its transaction may be committed. */
+  #complete: WholeBatch | undefined;
   /** When the figures of the past are due to be read again. */
   #figuresAt = 0;
   /** Events in the batches that were handed over. */
@@ -361,7 +370,11 @@ class Loader {
   #transact(batch: WholeBatch, isRetry: boolean): Promise<Progress> {
     return this.writer.transaction(async (connection) => {
       const reached = isRetry ? await lockProgress(connection) : undefined;
-      if (reached !== undefined && isSamePlace(reached, batch.reached)) return reached;
+      if (reached !== undefined && isSamePlace(reached, batch.reached)) {
+        await this.#checkOurs(connection, batch);
+        this.from.sums.after(batch, reached);
+        return reached;
+      }
       if (isRetry) checkNotBehind(this.#progress, reached);
       const progress = await writeBatch(connection, batch, this.#progress, {
         localInfile: this.#localInfile,
@@ -372,8 +385,15 @@ class Loader {
         pruneTrades: this.from.trades.prune,
       });
       await this.#readFigures(connection);
+      this.#complete = batch;
       return progress;
     });
+  }
+
+  /** @throws SecondWriterError if another loader has written the blocks of the batch, or has taken the turn since */
+  async #checkOurs(connection: Connection, batch: WholeBatch): Promise<void> {
+    const turn = await readTurn(connection);
+    if (this.#complete !== batch || turn?.loaderId !== (this.turn?.id ?? "")) throw new SecondWriterError();
   }
 
   /** Now and then, for the metrics. */

@@ -250,15 +250,19 @@ export class TradeFold {
   };
 
   async #findDropped(connection: Connection, batch: TradeBatch, beforeNs: bigint): Promise<readonly bigint[]> {
-    const { oldest, trades } = await this.#old.find(connection, beforeNs, droppedTradesMax + batch.trades.length);
+    const examinedMax = droppedTradesMax + batch.trades.length;
+    const { oldest, trades, drop } = await this.#old.find(connection, beforeNs, examinedMax);
+    const ids = trades.map(({ id }) => id);
+    const candles = await readCandlesOfTrades(connection, ids);
+    // All reads come first: if one fails, the next attempt finds the same trades.
+    drop();
     if (oldest.height > batch.progress.oldest.height) {
       this.#progress = { ...batch.progress, oldest };
       batch.progress = this.#progress;
       this.#replace(batch, tradeProgressRows.table, sumOf(tradeProgressRows, toTradeProgressRows(this.#progress)));
     }
-    const ids = trades.map(({ id }) => id);
     const sum = sumOf(pastTradeRows, trades);
-    const candleSum = sumOf(candleRows, await readCandlesOfTrades(connection, ids));
+    const candleSum = sumOf(candleRows, candles);
     // Of trades, this one has those of later blocks already.
     this.#sum = subtractSum(this.#sum, sum);
     this.#candleSum = subtractSum(this.#candleSum, candleSum);
@@ -314,22 +318,31 @@ class OldTrades {
     return this.#isBehind || this.#oldest === undefined || this.#oldest.timeNs < beforeNs;
   }
 
-  /** The oldest block whose trades are kept, and trades that go; `examinedMax` are examined. */
+  /**
+   * The oldest block whose trades are kept, and the trades to drop among the next `examinedMax`. Until `drop` is called,
+   * it finds the same trades again.
+   */
   async find(connection: Connection, beforeNs: bigint, examinedMax: number) {
+    this.#isBehind = true;
     const oldest = await this.#findOldest(connection, beforeNs);
     const found = await connection.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
       `${pastTradeRows.select} WHERE id >= ? AND id < ? ORDER BY id LIMIT ${examinedMax}`,
       [this.#reached, firstIdOfBlock(oldest.height)],
     );
-    this.#isBehind = found.length === examinedMax;
     const trades: PastTradeRow[] = [];
+    const newest = new Map<string, PastTradeRow>();
     for (const trade of found) {
-      const before = this.#newest.get(trade.marketId);
+      const before = newest.get(trade.marketId) ?? this.#newest.get(trade.marketId);
       if (before !== undefined) trades.push(before);
-      this.#newest.set(trade.marketId, trade);
-      this.#reached = trade.id + 1n;
+      newest.set(trade.marketId, trade);
     }
-    return { oldest, trades };
+    const drop = () => {
+      this.#isBehind = found.length === examinedMax;
+      for (const [marketId, trade] of newest) this.#newest.set(marketId, trade);
+      const last = found.at(-1);
+      if (last !== undefined) this.#reached = last.id + 1n;
+    };
+    return { oldest, trades, drop };
   }
 
   async #findOldest(connection: Connection, beforeNs: bigint): Promise<OldestKept> {

@@ -1,5 +1,5 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
-import { MalformedHistoryError } from "../domain/book-history.js";
+import { MalformedHistoryError, startDigest } from "../domain/book-history.js";
 import { addGauge, type Metrics } from "../telemetry/metrics.js";
 import { candleRows } from "./candle-table.js";
 import type { Connection } from "./connection/connection.js";
@@ -177,6 +177,8 @@ export async function writePast(connection: StatementRunner, batch: PastBatch): 
 export interface StoredPast {
   readonly history: BookHistoryRow;
   readonly newest: SegmentRow;
+  /** `startDigest` of the newest. */
+  readonly newestDigest: Uint8Array;
   /** The updates of the newest segment, in order. */
   readonly changes: readonly BookChangeRow[];
   /** When the oldest segment begins, and the one after it, if there is one. */
@@ -184,7 +186,10 @@ export interface StoredPast {
   readonly secondTimeNs: bigint | undefined;
 }
 
-/** The past of every market that has any. @throws MalformedHistoryError if a market has no newest or oldest segment */
+/**
+ * The past of every market that has any.
+ * @throws MalformedHistoryError if the newest or oldest segment of a market is missing
+ */
 export async function readPasts(connection: Pick<Connection, "query">): Promise<StoredPast[]> {
   const histories = await readBookHistories(connection);
   const newest = new Map((await readNewestSegments(connection)).map((row) => [row.marketId, row]));
@@ -196,16 +201,44 @@ export async function readPasts(connection: Pick<Connection, "query">): Promise<
   );
   const timesOf = new Map(times.map((row) => [row.marketId, row]));
   const changes = groupByMarket(await readBookChanges(connection));
-  return histories.map((history) => {
+  const pasts: StoredPast[] = [];
+  for (const history of histories) {
     const { marketId } = history;
-    const [segment, time] = [newest.get(marketId), timesOf.get(marketId)];
-    if (segment === undefined || time === undefined) {
+    const segment = newest.get(marketId);
+    const start =
+      segment === undefined
+        ? await readOpenSegment(connection, history)
+        : { newest: segment, newestDigest: history.newestDigest };
+    const time = timesOf.get(marketId);
+    if (start === undefined || time === undefined) {
       throw new MalformedHistoryError(`a segment of market ${marketId} is missing`);
     }
     const { oldest: oldestTimeNs, second } = time;
     const secondTimeNs = second ?? undefined;
-    return { history, newest: segment, changes: changes.get(marketId) ?? [], oldestTimeNs, secondTimeNs };
-  });
+    pasts.push({ history, ...start, changes: changes.get(marketId) ?? [], oldestTimeNs, secondTimeNs });
+  }
+  return pasts;
+}
+
+/**
+ * The newest stored segment of a market whose row of `book_history` names a later one: earlier releases could commit
+ * that row a transaction before the segment. Undefined if the stored one is sealed, because then the later one was lost.
+ */
+async function readOpenSegment(
+  connection: Pick<Connection, "query">,
+  { marketId, oldestSequence, oldestDigest, newestSequence }: BookHistoryRow,
+): Promise<Pick<StoredPast, "newest" | "newestDigest"> | undefined> {
+  const [row, before] = await connection.query<SegmentAsRead>(
+    `${segmentRows.select} WHERE market_id = ? AND first_sequence >= ? AND first_sequence < ?
+     ORDER BY first_sequence DESC LIMIT 2`,
+    [marketId, oldestSequence, newestSequence],
+  );
+  if (row === undefined || row.digest !== null) return undefined;
+  const newest = toSegment(row);
+  const digest = before === undefined ? oldestDigest : toSegment(before).digest;
+  const parts = await readSegmentParts(connection, newest, newest.firstSequence + 1n);
+  const keyframe = parts.length === 0 ? new Uint8Array() : fromParts(parts.map(({ body }) => body));
+  return { newest, newestDigest: startDigest(digest ?? new Uint8Array(), segmentRowText(newest), keyframe) };
 }
 
 export function groupByMarket<R extends { readonly marketId: string }>(rows: readonly R[]): Map<string, R[]> {

@@ -100,6 +100,7 @@ export async function checkPastNow(
       findings.add("history_digest", undefined, `it has a row of ${table}, which has no digest`);
   }
   await findStrays(connection, histories, findings);
+  await findSealed(connection, findings);
   return {
     histories,
     changes: groupByMarket(changes),
@@ -129,6 +130,19 @@ async function findStrays(
         findings.add(table, undefined, `market ${marketId} has a segment at ${sequence}, outside of its past`);
       }
     }
+  }
+}
+
+/** Adds a finding for each newest segment that has a digest or parts of changes: only sealed segments have those. */
+async function findSealed(connection: Connection, findings: Findings): Promise<void> {
+  const rows = await connection.query<{ marketId: string; height: bigint }>(
+    `SELECT s.market_id AS marketId, s.height FROM book_history h JOIN book_segment s
+       ON s.market_id = h.market_id AND s.first_sequence = h.newest_sequence
+     WHERE s.digest IS NOT NULL OR EXISTS (SELECT 1 FROM book_segment_part p WHERE p.market_id = s.market_id
+       AND p.first_sequence = s.first_sequence AND p.part >= ${firstChangesPart})`,
+  );
+  for (const { marketId, height } of rows) {
+    findings.add("book_segment", height, `market ${marketId}: its newest segment is sealed`);
   }
 }
 
@@ -366,8 +380,10 @@ async function renewSegments(
     let rows: SegmentRow[] = [];
     let newestDigest = history.newestDigest;
     for await (const { row, start, sealed } of readPastOf(connection, history, (segment) => segment.sealed)) {
-      if (row.firstSequence === history.newestSequence) newestDigest = start;
-      else rows.push({ ...row, digest: sealed });
+      const isNewest = row.firstSequence === history.newestSequence;
+      if (isNewest) newestDigest = start;
+      // The newest one is not sealed, whatever its row says.
+      rows.push({ ...row, digest: isNewest ? undefined : sealed });
       if (rows.length < segmentsPerQuery) continue;
       await write((writer) => writeRows(writer, segmentRows, rows));
       rows = [];

@@ -5,16 +5,20 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { ProtocolUpgradeStartedSchema } from "../../gen/vega/events/v1/events_pb.js";
 import { Order_Status, Side } from "../../gen/vega/vega_pb.js";
 import { inputIdleMs, type LoadOptions, load } from "../../src/loader/load.js";
 import { type LoadSummary, renderSummary } from "../../src/loader/load-summary.js";
 import { fileSource, streamSource } from "../../src/loader/source.js";
 import { simulate } from "../../src/simulator/network.js";
+import { ServerConnection } from "../../src/store/connection/connection.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
+import { SecondWriterError } from "../../src/store/progress-table.js";
 import { createLog } from "../../src/telemetry/log.js";
+import { verify } from "../../src/verify/verify.js";
+import { DatabaseProxy } from "../e2e/database-proxy.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { dump, emptyStore } from "../support/dump.js";
 import { inChunks, RecordingBuilder } from "../support/recording.js";
@@ -27,7 +31,7 @@ let store: Database;
 beforeAll(async () => {
   url = newDatabaseUrl().url;
   await migrate(url, log);
-  store = openDatabase(url, { connectionsMax: 2 });
+  store = openDatabase(url, { connectionsMax: 3 });
 });
 
 beforeEach(() => emptyStore(store));
@@ -528,4 +532,67 @@ it("takes files that overlap inside of a block, in one load, for one stream of e
   await emptyStore(store);
   await loadBytes(all.bytes());
   expect(rows).toEqual(await dump(url));
+});
+
+describe("another loader writes the same block while the connection is away", () => {
+  /** Loads two blocks, the second one only after `between`, by way of a proxy that is away meanwhile. */
+  async function loadAround(between: () => Promise<unknown>, options: Partial<LoadOptions>): Promise<LoadSummary> {
+    const proxy = await DatabaseProxy.before(url);
+    const frames = new RecordingBuilder().block(1, 10n).block(2, 20n).frames;
+    async function* blocks() {
+      yield Buffer.concat(frames.slice(0, 2));
+      while ((await store.query("SELECT height FROM block")).length === 0) await sleep(5);
+      proxy.cut();
+      yield Buffer.concat(frames.slice(2));
+      await sleep(10 * inputIdleMs);
+      await between();
+      proxy.restore();
+    }
+    try {
+      return await load({ database: proxy.url, sources: [streamSource(blocks(), "around")], log, ...options });
+    } finally {
+      await proxy.close();
+    }
+  }
+
+  const both = () => new RecordingBuilder().block(1, 10n).block(2, 20n).bytes();
+
+  it.each([
+    ["that takes turns", true],
+    ["that takes none", false],
+  ])("a loader %s stops", async (_name, standby) => {
+    const loading = loadAround(() => loadBytes(both()), { standby });
+    await expect(loading).rejects.toThrow(SecondWriterError);
+    expect(await store.query("SELECT height FROM block")).toHaveLength(2);
+  });
+
+  it("nobody does: the loader writes the block", async () => {
+    expect(await loadAround(async () => {}, {})).toMatchObject({ blocks: 2 });
+    expect((await verify(store)).findings.listed).toEqual([]);
+  });
+
+  it("a block whose commit was not confirmed is the loader's own, unless another has taken the turn since", async () => {
+    for (const taken of [false, true]) {
+      await emptyStore(store);
+      const { run } = ServerConnection.prototype;
+      let commits = 0;
+      vi.spyOn(ServerConnection.prototype, "run").mockImplementation(async function (this: ServerConnection, ...args) {
+        const result = await run.apply(this, args);
+        if (args[0] !== "COMMIT" || (await store.query("SELECT height FROM block")).length < 2) return result;
+        if (commits++ > 0) return result;
+        if (taken) await store.query("UPDATE progress SET loader_id = 'another'");
+        throw Object.assign(new Error("shutdown in progress"), { code: "ER_SERVER_SHUTDOWN" });
+      });
+      try {
+        const loading = loadBytes(both(), { standby: true, blockByBlock: true });
+        if (taken) await expect(loading).rejects.toThrow(SecondWriterError);
+        else expect(await loading).toMatchObject({ blocks: 2 });
+        expect(commits).toBeGreaterThan(0);
+      } finally {
+        vi.restoreAllMocks();
+      }
+    }
+    await loadBytes(new RecordingBuilder().block(1, 10n).block(2, 20n).block(3, 30n).bytes());
+    expect((await verify(store)).findings.listed).toEqual([]);
+  });
 });

@@ -167,6 +167,27 @@ test("loaders tell their health, and what they load", async () => {
   }
 });
 
+test.each([
+  ["SIGTERM", 0],
+  ["SIGINT", 130],
+] as const)("a loader that stands by ends at %s with exit code %i", async (signal, code) => {
+  const feed = await Feed.start(newDatabaseUrl().url);
+  const loaders = [new Standby(feed.url, feed.path)];
+  try {
+    await expect.poll(() => reached(feed.store)).not.toBe(0n);
+    const waiting = new Standby(feed.url, feed.path);
+    loaders.push(waiting);
+    await expect.poll(() => waiting.printed).toContain("standing by");
+    expect(await waiting.end(signal)).toBe(code);
+    const lines = waiting.printed.trim().split("\n");
+    const message = signal === "SIGINT" ? "interrupted; what was committed stays" : "stopped while it stood by";
+    const info = { level: 30, msg: expect.stringContaining(message) };
+    expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject(info);
+  } finally {
+    await feed.end(...loaders);
+  }
+});
+
 test("an idle loader whose connection is dead goes on over another", async () => {
   const { url } = newDatabaseUrl();
   const feed = await Feed.start(url);

@@ -116,8 +116,8 @@ export class FaultPlanter {
   }
 
   /**
-   * Every kind of fault in every table: its last row deleted, each of its columns edited, each that may be NULL set to
-   * that, alone and with the others, and new rows inserted; with `ofFirst` those of its first row too. One at a time:
+   * Every kind of fault in every table: its last row deleted, each of its columns edited, each that is NULL filled, each
+   * that may be NULL set to that, alone and with the others, and new rows inserted; with `ofFirst` those of its first row too. One at a time:
    * each is taken back.
    */
   async *each(ofFirst: boolean): AsyncGenerator<Fault> {
@@ -140,12 +140,14 @@ export class FaultPlanter {
     const edits = columns.flatMap((name) =>
       this.#others(row[name] ?? null).map((value) => ({ ...row, [name]: value }) satisfies Row),
     );
+    const isEmpty = (name: string) => row[name] === null && this.#nullable.has(`${table}.${name}`);
+    const filled = columns.filter(isEmpty).map((name) => ({ ...row, [name]: "7" }) satisfies Row);
     const nulls = [...nullable.map((name) => [name]), ...(nullable.length > 1 ? [nullable] : [])];
     const plain = { table, isLastRow, columns: [] };
     const made = (kind: Fault["kind"], before: Row[], after: Row[]): Fault => ({ ...plain, kind, before, after });
     return [
       made("delete", [row], []),
-      ...edits.map((edited) => made("edit", [row], [edited])),
+      ...[...edits, ...filled].map((edited) => made("edit", [row], [edited])),
       ...nulls.map((names) => made("null", [row], [{ ...row, ...Object.fromEntries(names.map((n) => [n, null])) }])),
       ...this.#newRows(table, row).map((inserted) => made("insert", [], [inserted])),
     ];

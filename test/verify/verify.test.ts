@@ -6,6 +6,7 @@ import { fileSource, streamSource } from "../../src/loader/source.js";
 import { type NetworkOptions, simulate } from "../../src/simulator/network.js";
 import type { Row } from "../../src/store/connection/column.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
+import { firstChangesPart } from "../../src/store/history-table.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { readProgress } from "../../src/store/progress-table.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -180,6 +181,30 @@ describe("one fault in every place", () => {
     expect(kinds.get("insert")).toBeGreaterThan(20);
     expect(kinds.get("delete")).toBeGreaterThanOrEqual(18);
   }, 600_000);
+});
+
+it.each([
+  ["a digest", "UPDATE book_segment SET digest = REPEAT('7', 32) WHERE market_id = ? AND first_sequence = ?"],
+  [
+    "parts of changes",
+    `INSERT INTO book_segment_part (market_id, first_sequence, part, body)
+     SELECT market_id, first_sequence, ${firstChangesPart}, body FROM book_segment_part
+     WHERE part = 0 AND market_id = ? AND first_sequence = ?`,
+  ],
+])("the newest segment of a market with %s, which only sealed ones have", async (name, sql) => {
+  const { database } = await fullStore();
+  const [newest] = await database.query<{ market: string; sequence: bigint; height: bigint }>(
+    `SELECT s.market_id AS market, first_sequence AS sequence, height FROM book_segment s JOIN book_history h
+     ON s.market_id = h.market_id AND first_sequence = newest_sequence WHERE keyframe_levels > 0`,
+  );
+  if (newest === undefined) throw new Error("no market has a book");
+  const { market, sequence, height } = newest;
+  await database.withTransaction((connection) => connection.run(sql, [market, sequence]));
+  const sealed = `block ${height}, book_segment: market ${market}: its newest segment is sealed`;
+  expect(lines(await verify(database))).toContain(sealed);
+  if (name !== "a digest") return;
+  await renewDigests(database);
+  expect(lines(await verify(database))).toEqual([]);
 });
 
 const noDigests = "account_max = NULL, class_max = NULL, entries_digest = NULL, digest = NULL";
