@@ -68,6 +68,8 @@ export class MarketCursor {
   /** Where the next segment begins. */
   #begins: bigint | undefined;
   isStale = false;
+  /** Whether it is stale because the past is not kept, and said so. */
+  #isNotKept = false;
 
   /** `oldest`: where the market's past begins; undefined: it has none. */
   constructor(
@@ -173,13 +175,13 @@ export class MarketCursor {
 
   /** What is behind the position is not kept any more, up to where the oldest segment begins. */
   async #lost(): Promise<PastEvent | undefined> {
-    const [streamSequence, wasStale] = [this.#position, this.isStale];
+    const [streamSequence, wasNotKept] = [this.#position, this.#isNotKept];
     const { next, block } = await this.#reads.lease(async (reader) => ({
       next: await readBegin(reader, this.marketId, { after: streamSequence }, everyState),
       block: (await readBlockAt(reader, { streamSequence })).block,
     }));
     this.#begins = next?.streamSequence;
-    if (wasStale || next === undefined || block === undefined) return undefined;
+    if (wasNotKept || next === undefined || block === undefined) return undefined;
     // At once, whatever other markets do up to there.
     return { ...this.#stale(undefined, block), place: streamSequence + 1n };
   }
@@ -253,6 +255,7 @@ export class MarketCursor {
 
   async #whole({ keyframe, ...segment }: StoredSegment, block: PastBlock): Promise<PastEvent> {
     this.isStale = false;
+    this.#isNotKept = false;
     const levels = keyframe === undefined ? [] : await this.#past.inTurns(keyframeSteps(keyframe), this.#reads.signal);
     const { publishedSequenceNumber: sequenceNumber } = segment;
     const place = block.streamSequence;
@@ -263,8 +266,9 @@ export class MarketCursor {
   /** Undefined: the past is not kept. */
   #stale(segment: StoredSegment | undefined, block: PastBlock): PastEvent {
     this.isStale = true;
+    this.#isNotKept = segment === undefined || segment.state === segmentStates.notKept;
     const place = block.streamSequence;
-    const isNotKept = segment === undefined || segment.state === segmentStates.notKept;
+    const isNotKept = this.#isNotKept;
     const last = segment?.state === segmentStates.notKept ? { ...block, streamSequence: place - 1n } : block;
     const decimals = decimalsOf(segment ?? {});
     return { block: last, place, kind: "stale", levels: [], sequenceNumber: 0n, isNotKept, decimals };

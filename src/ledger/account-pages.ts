@@ -1,8 +1,9 @@
 import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
+import { ReadBehindError } from "../store/connection/store-place.js";
 import { type Account, type AccountDirectory, covers } from "./account-directory.js";
 import { balanceNotKept, readBalances } from "./balances.js";
-import type { LedgerReader } from "./ledger-reader.js";
+import { cursorAttemptsMax, type LedgerReader } from "./ledger-reader.js";
 import { type AccountSide, selectsAccount } from "./selection.js";
 
 /** An account with its balance, decimal text. */
@@ -33,6 +34,9 @@ export async function readAccountPage(
     const reach = await view.reach();
     // The accounts that are missing are fetched, and this runs again.
     if (!covers(directory.extent, reach)) return { rows: [], hasNext: false, hasPrevious: false };
+    if (request.cursor !== undefined && request.cursor > reach.accountMax) {
+      throw new ReadBehindError("the cursor lies beyond the newest account", cursorAttemptsMax);
+    }
     const page = await findPage(request, isAt, async (descending, want) => {
       return findAccounts(directory, side, idsFrom(request.cursor, descending, reach.accountMax), want);
     });

@@ -144,7 +144,7 @@ export function cursorName({ backwards }: PageRequest<unknown>): string {
 }
 
 /** Connections that are tried where a cursor lies beyond the newest block: another process may have read that. */
-const cursorAttemptsMax = 3;
+export const cursorAttemptsMax = 3;
 
 /** @throws ReadBehindError for a cursor of a block that is not there */
 export function checkCursor(cursor: bigint | undefined, newest: BlockPlace | undefined): void {

@@ -65,6 +65,7 @@ export class LiveMarket {
   #market: EncodedResponse<typeof GetMarketResponseSchema> | undefined;
   #definition: MarketDefinition | undefined;
   #data: LiveMarketData | undefined;
+  #announcedSequence = 0n;
   #trade: TradeRow | undefined;
   #lastTrade: EncodedResponse<typeof GetLastTradeResponseSchema> | undefined;
   #sequenceNumber = 0n;
@@ -103,6 +104,13 @@ export class LiveMarket {
     return this.#decimals;
   }
 
+  /** Stream sequence number of the block from which on {@link data} is shown; 0 while it is not. */
+  get dataShownSequence(): bigint {
+    if (this.#data === undefined || this.#market === undefined) return 0n;
+    const { changedSequence } = this.#data;
+    return changedSequence > this.#announcedSequence ? changedSequence : this.#announcedSequence;
+  }
+
   /** Undefined until the network published market data. */
   get data(): LiveMarketData | undefined {
     return this.#data;
@@ -136,6 +144,7 @@ export class LiveMarket {
   setMarket(row: KeptWhole): boolean {
     const before = this.#decimals;
     const { body, changedSequence } = row;
+    if (this.#market === undefined) this.#announcedSequence = changedSequence;
     const { decimalPlaces, positionDecimalPlaces, state } = fromBinary(MarketSchema, body);
     this.#decimals = { decimalPlaces, positionDecimalPlaces };
     const segment = Segment.ofBinary(MarketSchema, body);

@@ -238,7 +238,8 @@ export class LiveState {
       const selected = data();
       let newest = 0n;
       for (const { changedSequence } of selected) if (changedSequence > newest) newest = changedSequence;
-      const version = `${this.chainVersion}-${newest}-${selectionVersion(key)}`;
+      // A market that is announced may have had data before: there are more then, and none is newer.
+      const version = `${this.chainVersion}-${newest}-${selected.length}-${selectionVersion(key)}`;
       const segments = selected.map((one) => one.segment);
       return new SegmentResponse(listEnvelope, segments, version);
     });

@@ -35,8 +35,8 @@ export class MarketDataFeed implements FeedSource<Schema> {
     let messages = this.#known.get(place);
     if (messages === undefined) {
       const markets = this.#markets ?? this.#state.announced;
-      const changed = markets.flatMap(({ data }) => {
-        return data === undefined || data.changedSequence <= place ? [] : [data.segment];
+      const changed = markets.flatMap(({ data, dataShownSequence }) => {
+        return data === undefined || dataShownSequence <= place ? [] : [data.segment];
       });
       messages = { responses: this.#pack(changed), place: streamSequence };
       this.#known.set(place, messages);

@@ -504,9 +504,19 @@ export class BlockFold {
 
   /** Discards an open block; a later load continues after this event. */
   #upgrade(sequence: bigint): FoldOutcome {
+    const [before, block] = [this.#reached, this.#block];
+    if (before === undefined && block === undefined) {
+      // Nothing has begun that could be gone on from.
+      this.counts.outsideBlocks++;
+      return "event";
+    }
+    if (before === undefined) {
+      throw new RecordingError(
+        `begins a protocol upgrade within block ${block?.height}, the first one, of which nothing is kept then; load from a later event on`,
+      );
+    }
     this.#block = undefined;
-    const before = this.#reached;
-    if (before !== undefined) this.#reach(sequence, before.height, before.blockTimeNs);
+    this.#reach(sequence, before.height, before.blockTimeNs);
     return "protocol_upgrade";
   }
 

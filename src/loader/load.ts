@@ -372,10 +372,11 @@ class Loader {
       const reached = isRetry ? await lockProgress(connection) : undefined;
       if (reached !== undefined && isSamePlace(reached, batch.reached)) {
         await this.#checkOurs(connection, batch);
-        this.from.sums.after(batch, reached);
         return reached;
       }
       if (isRetry) checkNotBehind(this.#progress, reached);
+      // An earlier attempt was not committed.
+      this.#complete = undefined;
       const progress = await writeBatch(connection, batch, this.#progress, {
         localInfile: this.#localInfile,
         loaderId: this.turn?.id ?? "",

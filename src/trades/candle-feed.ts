@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { ObserveCandleDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import type { Candle } from "../domain/candle.js";
+import { type Candle, periodStart } from "../domain/candle.js";
 import { Failure, unavailable } from "../domain/failure.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import { type FeedReader, type FeedSource, readerStalled } from "../live/feed.js";
@@ -41,6 +41,8 @@ export class CandleFeed implements FeedSource<Schema> {
   /** By first trade, in the order of their last changes. */
   readonly #candles = new Map<bigint, Version>();
   #newest: Candle | undefined;
+  /** When the period of the first read began. */
+  #firstNs = 0n;
   /** The block up to which candles were read. */
   #seenHeight = 0n;
   #version = 0n;
@@ -122,15 +124,18 @@ export class CandleFeed implements FeedSource<Schema> {
   }
 
   async #read(): Promise<void> {
-    const { storeId, streamSequence, height } = this.#state.progress;
+    const { storeId, streamSequence, height, timeNs } = this.#state.progress;
     const lease = { class: "history", call: undefined, place: { storeId, streamSequence } } as const;
     await this.#database.lease(lease, async (reader) => {
-      if (this.#newest === undefined) {
+      if (!this.#isRead) {
         const newest = await readNewestCandle(reader, this.#series);
         if (newest !== undefined) this.#note(newest);
+        // Where there was none, all that come are of this period or later.
+        this.#firstNs = newest?.startNs ?? periodStart(timeNs, this.#series.seconds);
         return;
       }
-      const candles = readCandlesFrom(reader, this.#series, this.#newest.startNs, this.#seenHeight);
+      const startNs = this.#newest?.startNs ?? this.#firstNs;
+      const candles = readCandlesFrom(reader, this.#series, startNs, this.#seenHeight);
       for await (const candle of candles) this.#note(candle);
     });
     this.#seenHeight = height;

@@ -6,7 +6,7 @@ import type { Reader } from "../store/connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
 import type { OldestKept } from "../store/ledger-entry-table.js";
-import { readKept, readTradeExtent, type TradeExtent, tradesNotKept } from "./trade-reader.js";
+import { readKept, readTradeExtent, requireSeen, type TradeExtent, tradesNotKept } from "./trade-reader.js";
 
 /** The candles of a market and an interval. */
 export interface CandleSeries {
@@ -42,6 +42,7 @@ export function readCandles(
     checkKept("from_timestamp", fromNs, oldest);
     checkKept(request.backwards ? "pagination.before" : "pagination.after", cursor?.startNs, oldest);
     let newestBlock = extent.newest;
+    if (cursor !== undefined && newestBlock !== undefined) requireSeen(cursor.firstTrade, newestBlock);
     const low = fromNs ?? oldest.timeNs;
     const page = await findPage(request, isAt, async (descending, want) => {
       const range = { low, high: toNs, from: cursor, descending };

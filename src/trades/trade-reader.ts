@@ -126,6 +126,11 @@ export async function readKept<T>(
 export function checkTradeCursor(cursor: bigint | undefined, { newest, oldest }: TradeExtent, path: string): void {
   if (cursor === undefined || newest === undefined) return;
   if (cursor < firstIdOfBlock(oldest.height)) throw tradesNotKept(path, oldest);
+  requireSeen(cursor, newest);
+}
+
+/** @throws ReadBehindError for a cursor of a block that is not there: another process may have read that */
+export function requireSeen(cursor: bigint, newest: BlockPlace): void {
   if (cursor < firstIdOfBlock(newest.height + 1n)) return;
   throw new ReadBehindError("the cursor lies beyond the newest block", cursorAttemptsMax);
 }

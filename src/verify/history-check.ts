@@ -390,6 +390,8 @@ async function renewSegments(
     }
     await write(async (writer) => {
       await writeRows(writer, segmentRows, rows);
+      const ofChanges = `market_id = ? AND first_sequence = ? AND part >= ${firstChangesPart}`;
+      await writer.run(`DELETE FROM book_segment_part WHERE ${ofChanges}`, [history.marketId, history.newestSequence]);
       await writeRows(writer, bookHistoryRows, [{ ...history, newestDigest }]);
     });
   }

@@ -1,4 +1,4 @@
-import { toJson } from "@bufbuild/protobuf";
+import { create, toJson } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type MarketData, MarketDataSchema } from "../../gen/vega/vega_pb.js";
 import type { ResponseStream } from "../../src/domain/service.js";
@@ -10,7 +10,7 @@ import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { inChunks } from "../support/recording.js";
+import { inChunks, RecordingBuilder } from "../support/recording.js";
 import { wholeBlocks } from "../trades/trade-model.js";
 
 /* ObserveMarketsData against the market data of a simulated network, while it is loaded block by block. */
@@ -118,6 +118,38 @@ test("a stream that is silent sends empty messages", async () => {
   await vi.waitFor(() => expect(reader.take()).toBe(1), { timeout: 5_000, interval: 10 });
   expect([reader.messages, reader.newest.size]).toEqual([before + 1, newestAt(120).size]);
   reader.stream.close();
+});
+
+test("data of a market that is announced later is sent with the announcement, and changes the list's version", async () => {
+  const { url: other } = newDatabaseUrl();
+  await migrate(other, log);
+  const recording = new RecordingBuilder().block(1, 10n, (r) => {
+    r.market("a");
+    for (const market of ["a", "b"]) r.event({ case: "marketData", value: create(MarketDataSchema, { market }) });
+  });
+  const loadAll = () => load({ database: other, sources: [streamSource(inChunks(recording.bytes()), "blocks")], log });
+  await loadAll();
+  const caller = await ApiCaller.open(other, { pollIntervalMs: 1 });
+  const stream = await caller.stream("ObserveMarketsData", {});
+  const seen: string[] = [];
+  const take = () => {
+    for (const response of stream.take()) {
+      const { marketData } = response.message() as unknown as { marketData: MarketData[] };
+      seen.push(...marketData.map(({ market }) => market));
+    }
+    return seen;
+  };
+  const list = () => caller.opened.live.state().list("", () => [...listed()]);
+  const listed = () => caller.opened.live.state().announced.flatMap(({ data }) => data ?? []);
+  await vi.waitFor(() => expect(take()).toEqual(["a"]));
+  const before = list().version;
+  recording.block(2, 20n, (r) => r.market("b"));
+  await loadAll();
+  await vi.waitFor(() => expect(take()).toEqual(["a", "b"]));
+  expect(listed()).toHaveLength(2);
+  expect(list().version).not.toBe(before);
+  stream.close();
+  await caller.opened.close();
 });
 
 test("an unknown market is refused, and draining ends a stream", async () => {

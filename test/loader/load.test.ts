@@ -191,6 +191,19 @@ it("ends at a protocol upgrade, discards the open block, and goes on after it", 
   expect(await store.query("SELECT market_id FROM market")).toEqual([{ market_id: "kept" }]);
 });
 
+const upgradeStarted = { case: "protocolUpgradeStarted" as const, value: create(ProtocolUpgradeStartedSchema) };
+
+it("ignores a protocol upgrade before the first block", async () => {
+  const early = new RecordingBuilder().event(upgradeStarted).block(1, 10n, (r) => r.market("kept"));
+  expect(await loadBytes(early.bytes())).toMatchObject({ protocolUpgrade: false, progress: { height: 1n } });
+  expect(await store.query("SELECT market_id FROM market")).toEqual([{ market_id: "kept" }]);
+});
+
+it("refuses a protocol upgrade within the first block, after which nothing could be gone on from", async () => {
+  const within = new RecordingBuilder().begin(1, 10n).event(upgradeStarted).block(1, 10n);
+  await expect(loadBytes(within.bytes())).rejects.toThrow(/a protocol upgrade within block 1, the first one/);
+});
+
 it("keeps quantities of 78 digits, and ids above 2^53, digit for digit", async () => {
   const most = `${(1n << 256n) - 1n}`;
   const height = (1n << 39n) - 1n;

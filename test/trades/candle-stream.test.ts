@@ -210,3 +210,24 @@ test("candles that could not be read are read again without a further block", as
   reader.stream.close();
   await database.close();
 });
+
+test("a stream of a market without a candle gets all that come, also those that become visible together", async () => {
+  const { url: other } = newDatabaseUrl();
+  await migrate(other, log);
+  const recording = new RecordingBuilder().block(1, second, (r) => r.market("m"));
+  const loadAll = () => load({ database: other, sources: [streamSource(inChunks(recording.bytes()), "blocks")], log });
+  await loadAll();
+  const caller = await ApiCaller.open(other, { pollIntervalMs: 1 });
+  const ids = ["trades_candle_block_m", "trades_candle_1_minute_m"];
+  const readers = await Promise.all(
+    ids.map(async (candleId) => new Reader(await caller.stream("ObserveCandleData", { candleId }))),
+  );
+  for (const { stream } of readers) await vi.waitFor(() => expect(stream.take()).toHaveLength(1));
+  const trade = (id: string, price: string) => (r: RecordingBuilder) => r.trade({ id, marketId: "m", price, size: 1n });
+  recording.block(2, 59n * second, trade("a", "5")).block(3, 61n * second, trade("b", "6"));
+  await loadAll();
+  await readers[0]?.follow("59 5 5 5 5 1", "61 6 6 6 6 1");
+  await readers[1]?.follow("0 5 5 5 5 1", "60 6 6 6 6 1");
+  for (const { stream } of readers) stream.close();
+  await caller.opened.close();
+});

@@ -1,5 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { firstIdOfBlock } from "../../src/domain/block-position.js";
+import { encodePlaceCursor, encodePositionCursor } from "../../src/domain/cursor.js";
 import { Network } from "../../src/simulator/network.js";
 import { Random } from "../../src/simulator/random.js";
 import { openDatabase } from "../../src/store/database.js";
@@ -231,6 +233,23 @@ test("a period that began before trades were kept has no candle, and asking for 
       const failure = await api.failure("ListCandleData", { candleId, fromTimestamp: `${lost}` });
       expect(failure).toEqual({ code: "failed_precondition", reason: "TRADES_NOT_RETAINED" });
     }
+  }
+  await api.opened.close();
+});
+
+test("a cursor of a candle or an account that this server lacks is no page, because another may have it", async () => {
+  const { url } = newDatabaseUrl();
+  const recording = new RecordingBuilder().block(1, second, (r) =>
+    r.market("m").trade({ id: "t", marketId: "m", price: "5", size: 1n }).transfer({}),
+  );
+  await loadRecording(url, recording.bytes());
+  const api = await ApiCaller.open(url);
+  const after = encodePlaceCursor("candles", second, firstIdOfBlock(2n));
+  const candles = { candleId: "trades_candle_block_m", pagination: { after } };
+  expect((await api.failure("ListCandleData", candles)).reason).toBe("DATABASE_BEHIND");
+  for (const newestFirst of [true, false]) {
+    const accounts = { pagination: { newestFirst, after: encodePositionCursor("accounts", 99n) } };
+    expect((await api.failure("ListAccounts", accounts)).reason).toBe("DATABASE_BEHIND");
   }
   await api.opened.close();
 });

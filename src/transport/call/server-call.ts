@@ -417,8 +417,8 @@ export class BodyCall extends ServerCall implements OpenCall {
     const client = quotaKey(this.clientAddress);
     if (largeMessages.waitingOf(client) >= largeMessagesPerClientMax) throw tooManyOfClient();
     if (this.#held === undefined) this.#hold(message.bytes.length);
-    this.limit(this.served.options.limits.requestTimeoutMs);
     if (this.isDone) return;
+    this.limit(this.served.options.limits.requestTimeoutMs);
     const leave = largeMessages.push(() => this.#read(message), 0, client);
     const { release } = this;
     this.release = () => {
@@ -471,13 +471,15 @@ function unimplemented(message: string): ProtocolError {
 export class BidiCall extends ServerCall {
   readonly #requests: ArrivingRequests;
   readonly #reader: RequestReader;
+  readonly #held: HeldRequest;
 
   constructor(served: ServedMethod, reading: RequestReading, wire: CallWire, caller: Caller, timeoutMs?: number) {
     super(served, wire, caller, timeoutMs);
     const decode = (message: ArrivedMessage): Message => {
       return reading.decode(served.method, messageOf(message, reading.bounds));
     };
-    this.#requests = new ArrivingRequests(served.options.limits, decode, new HeldRequest(caller.clientAddress));
+    this.#held = new HeldRequest(caller.clientAddress);
+    this.#requests = new ArrivingRequests(served.options.limits, decode, this.#held);
     this.#reader = requestReader(reading, (message) => this.#requests.add(message));
     this.release = () => this.#requests.close();
   }
@@ -489,7 +491,10 @@ export class BidiCall extends ServerCall {
 
   /** A chunk of the requests. */
   data(chunk: Buffer): void {
-    this.#read(() => this.#reader.push(chunk));
+    this.#read(() => {
+      this.#held.add(chunk.length);
+      this.#reader.push(chunk);
+    });
   }
 
   /** The requests have ended. */
@@ -566,7 +571,6 @@ class ArrivingRequests implements RequestStream {
     if (this.#waitingBytes > pendingRequestBytesMax) {
       throw exhausted("TOO_MANY_REQUESTS", `more than ${pendingRequestBytesMax} bytes of requests wait; read first`);
     }
-    this.held.add(message.bytes.length);
     // A copy: the chunk may be larger by far.
     this.#waiting.push({ ...message, bytes: Buffer.from(message.bytes) });
     this.#listener();

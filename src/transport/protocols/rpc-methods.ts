@@ -5,7 +5,7 @@ import { repeated } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Method } from "../../domain/service.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
-import { type ContentCoding, chooseCoding, contentCodings } from "../call/content-coding.js";
+import { type ContentCoding, chooseCoding, contentCodings, preferenceLengthMax } from "../call/content-coding.js";
 import { decodeBinary, jsonDecoder, type RequestDecoder, rememberingRequests } from "../call/framing.js";
 import type { ServedMethod } from "../call/server-call.js";
 import { ProtocolError } from "../errors.js";
@@ -142,8 +142,9 @@ export function grpcCodings(headers: RequestHeaders): Codings {
 export function connectCodings(headers: RequestHeaders, fields: CodingFields, used = headers[fields.used]): Codings {
   const request = used === undefined || used === "identity" ? undefined : String(used);
   if (request !== undefined && !isCoding(request)) return unknownCoding(request, fields);
-  const accepted = headers[fields.accepted];
-  const response = accepted === undefined || accepted === "" ? request : chooseCoding(String(accepted));
+  const accepted = String(headers[fields.accepted] ?? "");
+  const isRead = accepted !== "" && accepted.length <= preferenceLengthMax;
+  const response = isRead ? chooseCoding(accepted) : request;
   return request === undefined && response === undefined ? none : { request, response };
 }
 
