@@ -80,6 +80,22 @@ test("rows that do not fit together are no fault of a store that is gone meanwhi
   await expect(read("gone")).rejects.toMatchObject({ code: "unavailable", reason: "DATABASE_BEHIND" });
 });
 
+test("a read that a lock of another session ended is tried again, and is unavailable if that goes on", async () => {
+  let attempts = 0;
+  // As MySQL's lock on a table that is being dropped.
+  const deadlock = "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'";
+  const read = (deadlocks: number) => {
+    return database.lease({ class: "history", call: undefined }, async (reader) => {
+      if (++attempts <= deadlocks) await reader.query(deadlock);
+      return reader.query("SELECT 'there' AS found");
+    });
+  };
+  expect(await read(2)).toEqual([{ found: "there" }]);
+  expect(attempts).toBe(3);
+  const lasting = read(Number.POSITIVE_INFINITY);
+  await expect(lasting).rejects.toMatchObject({ code: "unavailable", reason: "DATABASE_UNAVAILABLE" });
+});
+
 test("a place that comes between a statement and its proof does not make the statement's rows few", async () => {
   await database.query("CREATE TABLE event (id BIGINT PRIMARY KEY)");
   await database.query("INSERT INTO event VALUES (7)");

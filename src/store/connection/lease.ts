@@ -5,7 +5,7 @@ import type { Call } from "../../domain/service.js";
 import type { ColumnValue, Row } from "./column.js";
 import type { Connection, ParameterList, ServerConnection } from "./connection.js";
 import type { ConnectionPool } from "./connection-pool.js";
-import { databaseErrorCode, databaseRetryAfterMs, isDenied } from "./database-error.js";
+import { databaseAway, databaseErrorCode, databaseRetryAfterMs, isDenied } from "./database-error.js";
 import { abortFailure, type WorkClass } from "./fair-queue.js";
 import {
   type BlockPlace,
@@ -197,6 +197,13 @@ const storeIsMissing: ReadonlySet<string> = new Set([
   "ER_NO_SUCH_TABLE_IN_ENGINE",
 ]);
 
+/** A lock of another session ended the read, as MySQL's on tables that are being dropped. */
+const lockedCodes: ReadonlySet<string> = new Set(["ER_LOCK_DEADLOCK", "ER_LOCK_WAIT_TIMEOUT"]);
+
+function isLocked(error: unknown): boolean {
+  return lockedCodes.has(databaseErrorCode(error) ?? "");
+}
+
 function isStoreMissing(error: unknown): boolean {
   return storeIsMissing.has(databaseErrorCode(error) ?? "");
 }
@@ -204,7 +211,7 @@ function isStoreMissing(error: unknown): boolean {
 /** Whether another attempt, on another connection or a little later, may do better. */
 function mayPass(error: unknown, attempt: number, waitedMs: number): boolean {
   if (error instanceof ReadBehindError) return attempt !== error.attemptsMax && waitedMs <= behindWaitMsMax;
-  return isStoreMissing(error) && waitedMs <= missingWaitMsMax;
+  return (isStoreMissing(error) || isLocked(error)) && waitedMs <= missingWaitMsMax;
 }
 
 /** What the call is told. If the store exists after all, waiting does not help, and the error must be reported. */
@@ -217,6 +224,7 @@ async function toFailure(pool: ConnectionPool, known: StorePlace | undefined, er
     pool.onDenied(error);
     return unavailable("the database cannot be used; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs, error);
   }
+  if (isLocked(error)) return databaseAway(error);
   if (!isStoreMissing(error)) return error;
   const internal = { class: "internal", call: undefined } as const;
   const found = await pool.run(internal, readPlace).catch(() => undefined);
