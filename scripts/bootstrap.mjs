@@ -167,27 +167,56 @@ async function become(script, args) {
 
 async function ensureDependencies() {
   const lockfile = readFileSync(inRoot("package-lock.json"));
-  const wanted = `${hashOf([lockfile])} ${process.platform}-${process.arch}\n`;
+  const machine = thisMachine();
+  const { os, cpu, libc } = machine;
+  // Without a suffix it is glibc, as it was before markers had the C library.
+  const wanted = `${hashOf([lockfile])} ${os}-${cpu}${libc === "musl" ? "-musl" : ""}\n`;
   const marker = inRoot("node_modules", ".marketd-lock-hash");
   const installed = readIfThere(marker);
   if (installed === wanted) return;
   // Without our marker it may still be the work of a plain `npm ci`, which npm's own record tells.
-  if (installed !== undefined || !matchesNpmRecord(JSON.parse(lockfile))) {
+  if (installed !== undefined || !matchesNpmRecord(JSON.parse(lockfile), machine)) {
     const result = await step("installing dependencies (npm ci)", () => runNpm(npmCi));
     if (result.code !== 0) stop(exitLacking, npmFailure(result));
   }
   writeOrStop(marker, wanted);
 }
 
-/** Whether node_modules holds every package of the lockfile, in its version. */
-function matchesNpmRecord(lockfile) {
+/** What packages are made for, in the words of a lockfile. */
+function thisMachine() {
+  const { platform: os, arch: cpu } = process;
+  if (os !== "linux") return { os, cpu, libc: undefined };
+  // It would look up the names of network addresses.
+  process.report.excludeNetwork = true;
+  const { glibcVersionRuntime } = process.report.getReport().header;
+  return { os, cpu, libc: glibcVersionRuntime === undefined ? "musl" : "glibc" };
+}
+
+/** Whether a package names what it is made for, and that is this machine. */
+function isMadeFor(machine, wanted) {
+  const named = Object.entries(machine).filter(([name]) => wanted[name] !== undefined);
+  return named.length > 0 && named.every(([name, value]) => allows(wanted[name], value));
+}
+
+/** A list names what is allowed, or, with exclamation marks, what is not. */
+function allows(list, value) {
+  return list.includes(value) || list.every((name) => name.startsWith("!") && name !== `!${value}`);
+}
+
+/**
+ * Whether node_modules holds every package of the lockfile, in its version. npm leaves out optional packages of other
+ * machines, and what those alone need, which names no machine.
+ */
+function matchesNpmRecord(lockfile, machine) {
   const record = readIfThere(inRoot("node_modules", ".package-lock.json"));
   if (record === undefined) return false;
   const installed = JSON.parse(record).packages;
   return Object.entries(lockfile.packages).every(([path, wanted]) => {
     if (path === "") return true;
     const found = installed[path];
-    return found === undefined ? wanted.optional === true : found.integrity === wanted.integrity;
+    return found === undefined
+      ? wanted.optional === true && !isMadeFor(machine, wanted)
+      : found.integrity === wanted.integrity;
   });
 }
 

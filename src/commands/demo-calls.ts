@@ -1,47 +1,63 @@
+import { get as httpGet, type IncomingMessage } from "node:http";
+import { get as httpsGet } from "node:https";
 import { setTimeout as sleep } from "node:timers/promises";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import { messageMaxBytes } from "../../clients/typescript/src/bounded-fetch.js";
+import { createMarketdClient, type MarketdClient } from "../../clients/typescript/src/client.js";
 import { Market_TradingMode } from "../../gen/vega/markets_pb.js";
 import { AccountType } from "../../gen/vega/vega_pb.js";
-import { openServer, type Server } from "../client/server.js";
 
 /** How long to wait until the service has read its data. */
 const readyMsMax = 30_000;
 const pollMs = 100;
 
+/** This process serves what it asks for here, and its certificate may name another host, or be signed by itself. */
+const unverified = { rejectUnauthorized: false };
+
 /**
- * Calls with this demo's own data, to paste. It asks the service as any client would.
+ * Calls with this demo's own data, to paste. It asks the service as any client would. With TLS, neither it nor the calls
+ * verify the certificate.
  * @param url with base path
  * @param origin without
  */
 export async function demoCalls(url: string, origin: string): Promise<string> {
   await untilReady(origin);
-  const server = openServer(url);
-  const marketId = await busiestMarket(server);
-  const { party, asset } = await traderOf(server);
-  const grpc = `grpcurl -plaintext${marketId === "" ? "" : ` -d '{"market_id":"${marketId}"}'`} ${new URL(origin).host}`;
+  const client = openClient(url);
+  const marketId = await busiestMarket(client);
+  const { party, asset } = await traderOf(client);
+  const isTls = origin.startsWith("https:");
+  const curl = isTls ? "curl -sk" : "curl -s";
+  const grpcurl = isTls ? "grpcurl -insecure" : "grpcurl -plaintext";
+  const grpc = `${grpcurl}${marketId === "" ? "" : ` -d '{"market_id":"${marketId}"}'`} ${new URL(origin).host}`;
   const service = "datanode.api.v2.TradingDataService";
   return `
 marketd serves a simulated network on ${url}
 
   look at it            ${origin}/
   try every call        ${url}/docs
-  a market              curl -s '${url}/api/v2/market/${marketId}'
-  its depth             curl -s '${url}/api/v2/market/depth/${marketId}/latest?maxDepth=5'
-  its data              curl -s '${url}/api/v2/market/data/${marketId}/latest'
-  all market data       curl -s '${url}/markets/data'
-  live depth updates    curl -sN '${url}/api/v2/stream/markets/depth/updates?marketIds=${marketId}'
-  as events             curl -sN -H 'Accept: text/event-stream' '${url}/api/v2/stream/markets/depth/updates'
-  a party's ledger      curl -s '${url}/api/v2/ledgerentry/history?filter.fromAccountFilter.partyIds=${party}&pagination.first=3'
-  its export            curl -s -H 'Accept: text/csv' '${url}/api/v2/ledgerentry/export?partyId=${party}&assetId=${asset}'
-  signer removals       curl -s '${url}/api/v2/erc20/multisigcontrol/signer/removed/bundles?pagination.first=2'
+  a market              ${curl} '${url}/api/v2/market/${marketId}'
+  its depth             ${curl} '${url}/api/v2/market/depth/${marketId}/latest?maxDepth=5'
+  its data              ${curl} '${url}/api/v2/market/data/${marketId}/latest'
+  all market data       ${curl} '${url}/markets/data'
+  live depth updates    ${curl}N '${url}/api/v2/stream/markets/depth/updates?marketIds=${marketId}'
+  as events             ${curl}N -H 'Accept: text/event-stream' '${url}/api/v2/stream/markets/depth/updates'
+  a party's ledger      ${curl} '${url}/api/v2/ledgerentry/history?filter.fromAccountFilter.partyIds=${party}&pagination.first=3'
+  its export            ${curl} -H 'Accept: text/csv' '${url}/api/v2/ledgerentry/export?partyId=${party}&assetId=${asset}'
+  signer removals       ${curl} '${url}/api/v2/erc20/multisigcontrol/signer/removed/bundles?pagination.first=2'
   by gRPC               ${grpc} ${service}/GetLatestMarketDepth
-  what there is         grpcurl -plaintext ${new URL(origin).host} describe ${service}
+  what there is         ${grpcurl} ${new URL(origin).host} describe ${service}
 
 Ctrl-C ends it, and nothing is left running.
 `;
 }
 
+function openClient(baseUrl: string): MarketdClient {
+  const options = { httpVersion: "1.1", useBinaryFormat: true, readMaxBytes: messageMaxBytes } as const;
+  return createMarketdClient(createConnectTransport({ ...options, baseUrl, nodeOptions: unverified }));
+}
+
 /** The market in continuous trading with the most levels; empty if there is none. */
-async function busiestMarket({ client }: Server): Promise<string> {
+async function busiestMarket(client: MarketdClient): Promise<string> {
   const { marketsData } = await client.listLatestMarketData({});
   let busiest = { id: "", levels: -1 };
   for (const { market, marketTradingMode } of marketsData) {
@@ -53,7 +69,7 @@ async function busiestMarket({ client }: Server): Promise<string> {
 }
 
 /** A party that paid something recently, and the asset. */
-async function traderOf({ client }: Server): Promise<{ party: string; asset: string }> {
+async function traderOf(client: MarketdClient): Promise<{ party: string; asset: string }> {
   const filter = { fromAccountFilter: { accountTypes: [AccountType.GENERAL] } };
   const { ledgerEntries } = await client.listLedgerEntries({ filter, pagination: { first: 50 } });
   const found = ledgerEntries?.edges.find(({ node }) => node?.fromAccountPartyId !== "network")?.node;
@@ -63,10 +79,20 @@ async function traderOf({ client }: Server): Promise<{ party: string; asset: str
 async function untilReady(origin: string): Promise<void> {
   const until = performance.now() + readyMsMax;
   for (;;) {
-    const response = await fetch(`${origin}/readyz`);
-    await response.body?.cancel();
-    if (response.ok) return;
+    if ((await statusOf(`${origin}/readyz`)) === 200) return;
     if (performance.now() > until) throw new Error(`${origin} is not ready after ${readyMsMax} ms`);
     await sleep(pollMs);
   }
+}
+
+/** The status code of a response to GET. */
+function statusOf(url: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const take = (response: IncomingMessage): void => {
+      response.resume();
+      resolve(response.statusCode);
+    };
+    const request = url.startsWith("https:") ? httpsGet(url, unverified, take) : httpGet(url, take);
+    request.once("error", reject);
+  });
 }

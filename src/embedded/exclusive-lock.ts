@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
+import { OperatorError } from "../domain/operator-error.js";
 import { isErrorCode } from "./embedded-places.js";
 import { openOwnFile } from "./private-files.js";
 
@@ -29,7 +30,7 @@ async function takeWithFlock(file: string): Promise<number | undefined> {
   const descriptor = openOwnFile(file, constants.O_RDWR);
   const code = await new Promise<number | null>((resolve, reject) => {
     const child = spawn("flock", ["-n", "3"], { stdio: ["ignore", "ignore", "inherit", descriptor] });
-    child.once("error", (cause) => reject(new Error("flock (of util-linux) is not on this machine", { cause })));
+    child.once("error", (cause) => reject(new OperatorError("flock (of util-linux) is not on this machine", 1, cause)));
     child.once("exit", resolve);
   });
   if (code === 0) return descriptor;

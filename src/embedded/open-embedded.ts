@@ -176,13 +176,18 @@ class EmbeddedUser {
   }
 }
 
-/** The compiled supervisor: beside this file, or in the build's directory when tests run the sources. */
+/**
+ * The compiled supervisor: beside this file, or that of the newest build if this one was removed since, or when tests run
+ * the sources.
+ */
 function supervisorScript(): string {
   const compiled = import.meta.url.endsWith(".js");
-  const relative = compiled ? "./supervisor.js" : "../../dist/src/embedded/supervisor.js";
-  const script = fileURLToPath(new URL(relative, import.meta.url));
-  if (existsSync(script)) return script;
-  throw new OperatorError(`${script} is missing; build first: npm run build`);
+  const own = fileURLToPath(new URL("./supervisor.js", import.meta.url));
+  if (compiled && existsSync(own)) return own;
+  const dist = compiled ? "../../../dist" : "../../dist";
+  const newest = fileURLToPath(new URL(`${dist}/src/embedded/supervisor.js`, import.meta.url));
+  if (existsSync(newest)) return newest;
+  throw new OperatorError(`${newest} is missing; build first: npm run build`);
 }
 
 /**

@@ -108,7 +108,8 @@ export class LiveMarket {
   get dataShownSequence(): bigint {
     if (this.#data === undefined || this.#market === undefined) return 0n;
     const { changedSequence } = this.#data;
-    return changedSequence > this.#announcedSequence ? changedSequence : this.#announcedSequence;
+    const wasAnnouncedLater = this.#announcedSequence > changedSequence;
+    return wasAnnouncedLater ? this.#announcedSequence : changedSequence;
   }
 
   /** Undefined until the network published market data. */

@@ -506,7 +506,7 @@ export class BlockFold {
   #upgrade(sequence: bigint): FoldOutcome {
     const [before, block] = [this.#reached, this.#block];
     if (before === undefined && block === undefined) {
-      // Nothing has begun that could be gone on from.
+      // No block was started that could be gone on from.
       this.counts.outsideBlocks++;
       return "event";
     }

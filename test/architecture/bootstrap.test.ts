@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import {
   chmodSync,
+  chownSync,
   cpSync,
   existsSync,
   mkdirSync,
@@ -8,6 +9,8 @@ import {
   readFileSync,
   realpathSync,
   rmSync,
+  statSync,
+  symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -63,6 +66,8 @@ put("node_modules/vitest/vitest.mjs", \`
   console.log("vitest", process.argv.slice(2).join(" "));
 \`);
 `;
+
+const installing = "marketd: installing dependencies (npm ci)\n";
 
 let clone: string;
 let child: ChildProcess | undefined;
@@ -147,13 +152,30 @@ describe("npm test, from a fresh clone", () => {
     expect([linesOf("npm-calls").length, linesOf("tsc-calls").length]).toEqual([2, 3]);
   });
 
-  test("takes what a plain npm ci has installed", async () => {
-    const { packages } = JSON.parse(readFileSync(join(clone, "package-lock.json"), "utf8"));
-    delete packages[""];
+  test("takes what a plain npm ci has installed, unless it lacks what is made for this machine", async () => {
+    const record = readFileSync(join(root, "node_modules", ".package-lock.json"), "utf8");
+    const { packages } = JSON.parse(record);
     await run(["scripts/test.mjs"]);
-    rmSync(join(clone, "node_modules", ".marketd-lock-hash"));
-    put("node_modules/.package-lock.json", JSON.stringify({ packages }));
+    const marker = join(clone, "node_modules", ".marketd-lock-hash");
+    rmSync(marker);
+    put("node_modules/.package-lock.json", record);
     expect((await run(["scripts/test.mjs"])).err).toBe("");
+
+    const [binding = ""] = Object.keys(packages).filter((path) => path.includes("@rolldown/binding-"));
+    expect(packages[binding]).toMatchObject({ os: [process.platform], cpu: [process.arch], optional: true });
+    delete packages[binding];
+    rmSync(marker);
+    put("node_modules/.package-lock.json", JSON.stringify({ packages }));
+    expect((await run(["scripts/test.mjs"])).err).toBe(installing);
+  });
+
+  test.runIf(process.platform === "linux")("installs again what another C library's machine installed", async () => {
+    put("musl.mjs", "Object.defineProperty(process, 'report', { value: { getReport: () => ({ header: {} }) } });");
+    const onMusl = ["--import", pathToFileURL(join(clone, "musl.mjs")).href, "scripts/test.mjs"];
+    await run(["scripts/test.mjs"]);
+    expect((await run(onMusl)).err).toBe(installing);
+    expect((await run(onMusl)).err).toBe("");
+    expect((await run(["scripts/test.mjs"])).err).toBe(installing);
   });
 
   test("a signal reaches vitest", async () => {
@@ -288,5 +310,39 @@ describe("bin/marketd", () => {
     chmodSync(join(clone, "bin", "marketd"), 0o755);
     const ended = await run(["bin/marketd", "serve"]);
     expect(ended).toEqual({ code: 1, out: "", err: "marketd: not built yet; run: npm ci && npm run build\n" });
+  });
+
+  test("keeps compiled code where no other user may write", async () => {
+    put("dist/src/main.js", "console.log(process.env.NODE_COMPILE_CACHE || 'none');");
+    const enable = "module.enableCompileCache = (directory = '/tmp/shared') => ({ directory })";
+    const owned = join(clone, "owned");
+    put("cache.mjs", `import module from "node:module"; ${enable}; process.env.HOME = ${JSON.stringify(owned)};`);
+    const program = ["--import", pathToFileURL(join(clone, "cache.mjs")).href, "bin/marketd"];
+    const cache = join(owned, ".cache", "marketd", "compile-cache");
+    const cacheOf = async (env: Record<string, string>) =>
+      (await run(program, { NODE_COMPILE_CACHE: "", ...env })).out.trim();
+
+    expect(await cacheOf({})).toBe("none");
+    mkdirSync(owned);
+    expect(await cacheOf({})).toBe(cache);
+    expect(statSync(cache).mode & 0o777).toBe(0o700);
+    expect(await cacheOf({})).toBe(cache);
+    chmodSync(cache, 0o770);
+    expect(await cacheOf({})).toBe("none");
+    expect(await cacheOf({ NODE_COMPILE_CACHE: "/elsewhere" })).toBe("/elsewhere");
+
+    rmSync(cache, { recursive: true });
+    mkdirSync(join(clone, "other"));
+    symlinkSync(join(clone, "other"), cache);
+    expect(await cacheOf({})).toBe("none");
+    if (process.getuid?.() === 0) {
+      rmSync(cache);
+      mkdirSync(cache, { mode: 0o700 });
+      chownSync(cache, 65_534, 65_534);
+      expect(await cacheOf({})).toBe("none");
+      rmSync(cache, { recursive: true });
+      chownSync(owned, 65_534, 65_534);
+      expect([await cacheOf({}), existsSync(cache)]).toEqual(["none", false]);
+    }
   });
 });

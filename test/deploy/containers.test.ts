@@ -89,6 +89,14 @@ describe("compose.yaml", () => {
     expect(ports).toEqual(["127.0.0.1:8080:8080", "127.0.0.1:3000:3000"]);
   });
 
+  test("says how to load a recording, in its comment as in docs/operations.md", () => {
+    const [commands = ""] = /(?<=^```\n)docker compose down --volumes\nRECORDING=.*\n(?=```$)/m.exec(
+      read("docs/operations.md"),
+    ) ?? [""];
+    expect(commands.trim().split("\n")).toHaveLength(2);
+    expect(read("compose.yaml").replaceAll(/^ *# */gm, "")).toContain(commands);
+  });
+
   test("mounts files that are there", () => {
     const volumes = services.flatMap(([, service]) => service.volumes ?? []);
     const files = volumes.filter((volume) => volume.startsWith("./")).map((volume) => volume.split(":")[0] ?? "");

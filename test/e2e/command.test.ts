@@ -203,7 +203,10 @@ describe("wrong use ends with 2", () => {
 it("SIGHUP while it starts, before its modules are read, does not end serve", async () => {
   const hangUp = `import module from "node:module";
     module.enableCompileCache = () => { process.kill(process.pid, "SIGHUP"); return {}; };`;
-  const environment = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(hangUp)}` };
+  const environment = {
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(hangUp)}`,
+    NODE_COMPILE_CACHE: join(folder, "compile-cache"),
+  };
   expect(await run(["serve"], environment)).toMatchObject({ code: 2, error: `marketd: ${noDatabase}\n` });
   expect(await run(["verify"], environment)).toMatchObject({ code: null });
 });

@@ -1,12 +1,14 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import {
   chmodSync,
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
   realpathSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { connect } from "node:net";
@@ -209,6 +211,22 @@ describe.concurrent("a private database", () => {
     await until("a new server", backMs, () => processesOf(dataDir, "server").length === 1);
     await untilResponding(user.url);
     expect(await ask(user.url, "SHOW DATABASES LIKE 'kept'")).toHaveLength(1);
+  });
+
+  test("comes back from the newest build when its own build was removed", async ({ place, expect }) => {
+    const [dataDir, folder] = [place.newDataDirectory(), place.newDirectory()];
+    const [own, newest] = [join(folder, "dist.1"), join(folder, "dist.2")];
+    const sources = realpathSync(join(compiledDir, ".."));
+    for (const build of [own, newest]) cpSync(sources, build, { recursive: true });
+    // A clone's or a package's own says that its files are modules.
+    writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
+    symlinkSync("dist.2", join(folder, "dist"));
+    const user = await place.newUser(dataDir, { build: own });
+    rmSync(own, { recursive: true });
+    process.kill(processOf(dataDir, "supervisor").pid, "SIGKILL");
+    await until("another supervisor", backMs, () => processesOf(dataDir, "supervisor").length === 1);
+    await untilResponding(user.url);
+    expect(processOf(dataDir, "supervisor").command).toContain(join(folder, "dist", "src"));
   });
 
   test("leaves nothing behind when supervisor, server and users are killed together; the next start recovers", async ({

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
 const compiled = new URL("../../dist/src/", import.meta.url);
 
@@ -20,13 +21,15 @@ export interface UserProcessOptions {
   readonly dataDir: string;
   /** A process group of its own, as a shell gives each job. */
   readonly ownGroup?: boolean;
+  /** The folder of the build that it runs; by default the newest. */
+  readonly build?: string;
   /** Words that run a command as someone else. */
   readonly prefix?: readonly string[];
 }
 
 /** What each process runs: the compiled module, as the commands do. Any input, or its end, makes it close. */
-const program = `
-import { openEmbedded } from ${JSON.stringify(new URL("embedded/open-embedded.js", compiled).href)};
+const program = (build: string | undefined) => `
+import { openEmbedded } from ${JSON.stringify(new URL("embedded/open-embedded.js", sourcesOf(build)).href)};
 const [dataDir] = process.argv.slice(1);
 const database = await openEmbedded({ dataDir, log: console, onProgress: () => {}, bufferPoolBytes: 33554432 });
 process.stdin.once("data", async () => {
@@ -36,10 +39,14 @@ process.stdin.once("data", async () => {
 console.log(database.url);
 `;
 
+function sourcesOf(build: string | undefined): URL {
+  return build === undefined ? compiled : pathToFileURL(join(build, "src/"));
+}
+
 /** Starts one and waits until it has the database. */
 export function startUser(options: UserProcessOptions): Promise<UserProcess> {
   const [command = "", ...args] = [...(options.prefix ?? []), process.execPath];
-  const child = spawn(command, [...args, "--input-type=module", "-e", program, options.dataDir], {
+  const child = spawn(command, [...args, "--input-type=module", "-e", program(options.build), options.dataDir], {
     cwd: "/",
     detached: options.ownGroup === true,
     stdio: ["pipe", "pipe", "pipe"],
