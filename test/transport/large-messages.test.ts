@@ -1,7 +1,5 @@
 import http from "node:http";
 import { connect, type Socket } from "node:net";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { afterEach, expect, test, vi } from "vitest";
 import { heldRequests, largeMessages, requestBytesPerClientMax } from "../../src/transport/call/event-loop.js";
@@ -71,25 +69,14 @@ function ask(localAddress: string, body = gzipSync(json)): Promise<{ readonly st
   });
 }
 
-setFlagsFromString("--expose-gc");
-const collectGarbage = runInNewContext("gc") as () => void;
-
-/** Bytes of buffers that are in use. */
-function bytesInUse(): number {
-  collectGarbage();
-  return process.memoryUsage().arrayBuffers;
-}
-
 /** Above the size from which messages are read in turn. */
 const small = Buffer.from(`{"filter":{"transferTypes":[${"1,".repeat(9_000)}1]}}`);
 
-test("large messages of one client do not hold up those of another, and wait compressed, up to a number", async () => {
+test("large messages of one client do not hold up those of another, and wait up to a number", async () => {
   ({ server, service } = await serveFake());
   await ask("127.0.0.1", small);
-  const before = bytesInUse();
   const many = Array.from({ length: 100 }, () => ask("127.0.0.2"));
   await vi.waitFor(() => expect(service.requests.length).toBeGreaterThan(2), patience);
-  const held = bytesInUse() - before;
   const other = await ask("127.0.0.1", small);
   const servedBefore = service.requests.length;
   const responses = await Promise.all(many);
@@ -98,8 +85,6 @@ test("large messages of one client do not hold up those of another, and wait com
   expect(refused.length).toBeGreaterThan(0);
   expect(refused.every(({ status }) => status === 429)).toBe(true);
   expect(servedBefore).toBeLessThan(60);
-  // Not 200 KB for each of some sixty.
-  expect(held).toBeLessThan(6_000_000);
 });
 
 test("a large message that is refused leaves no timer", async () => {
