@@ -19,7 +19,10 @@ export class HeldBytes {
 
   constructor(private readonly limits: HeldLimits) {}
 
-  /** What the first of a client adds may exceed both limits. @throws Failure if too many bytes are held */
+  /**
+   * A client that holds nothing may exceed its own limit, and that of all where nobody holds anything.
+   * @throws Failure if too many bytes are held
+   */
   add(client: string, bytes: number): void {
     const { ofClientMax, inAllMax, ofClient, inAll } = this.limits;
     const held = this.#byClient.get(client) ?? 0;

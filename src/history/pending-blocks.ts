@@ -37,7 +37,7 @@ export class PendingBlocks {
     return this.#markets.size + this.#statuses.size === 0;
   }
 
-  /** Whether the reader has every book that was kept, as a process also tells that knows less of what was dropped. */
+  /** Whether the reader lacks no book because it is not kept. Another process may not know yet that it is not. */
   get isKept(): boolean {
     return this.#notKept.size === 0;
   }

@@ -50,6 +50,33 @@ export interface FeedReader {
   fail(failure: Failure): void;
 }
 
+/** Reads again after an error that may pass, when a pause is over. A newer block may come first. */
+export class Retry {
+  #timer: NodeJS.Timeout | undefined;
+  #hasEnded = false;
+
+  constructor(
+    private readonly again: () => void,
+    private readonly pauseMs: number,
+  ) {}
+
+  /** The source has no reader any more. */
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  later(): void {
+    if (this.#hasEnded) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(this.again, this.pauseMs).unref();
+  }
+
+  end(): void {
+    this.#hasEnded = true;
+    clearTimeout(this.#timer);
+  }
+}
+
 /** The reason of failures that end the streams of readers that are too far behind. */
 export const readerStalled = "READER_STALLED";
 

@@ -12,7 +12,7 @@ import {
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { AssetSchema } from "../../gen/vega/assets_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
-import { Failure, type FailureParts, worded } from "../domain/failure.js";
+import { Failure, worded } from "../domain/failure.js";
 import { storeHash } from "../domain/resume-token.js";
 import type { Mark, PreparedChange } from "../domain/tracked-book.js";
 import { runAtOnce, runInTurns } from "../domain/work-pacer.js";
@@ -327,9 +327,9 @@ function isAnnounced(market: LiveMarket): market is AnnouncedMarket {
 }
 
 /** UNAVAILABLE, because a market's book is not right before its venue's next snapshot. */
-export function marketStale(id: string, parts: Partial<FailureParts> = {}): Failure {
+export function marketStale(id: string, voidsPlaces = false): Failure {
   const message = `market ${id} is stale: updates of its venue were wrong or missing; try again after the venue's next snapshot`;
-  return new Failure("unavailable", message, { reason: "MARKET_STALE", retryAfterMs: liveRetryAfterMs, ...parts });
+  return new Failure("unavailable", message, { reason: "MARKET_STALE", retryAfterMs: liveRetryAfterMs, voidsPlaces });
 }
 
 /**
@@ -337,7 +337,7 @@ export function marketStale(id: string, parts: Partial<FailureParts> = {}): Fail
  * more: so the reader's places are void, and its next stream begins with whole books.
  */
 export function bookStale(id: string): Failure {
-  return marketStale(id, { voidsPlaces: true });
+  return marketStale(id, true);
 }
 
 /** UNAVAILABLE, because a reader holds a book in other decimals than the market has now. */

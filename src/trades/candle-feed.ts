@@ -3,7 +3,7 @@ import { ObserveCandleDataResponseSchema } from "../../gen/datanode/api/v2/tradi
 import { type Candle, periodStart } from "../domain/candle.js";
 import { Failure, unavailable } from "../domain/failure.js";
 import { MessageResponse } from "../encoding/message-response.js";
-import { type FeedReader, type FeedSource, readerStalled } from "../live/feed.js";
+import { type FeedReader, type FeedSource, Retry, readerStalled } from "../live/feed.js";
 import type { LiveState } from "../live/live-state.js";
 import type { Database } from "../store/database.js";
 import { type CandleSeries, candleMessage, readCandlesFrom, readNewestCandle } from "./candle-reader.js";
@@ -52,8 +52,7 @@ export class CandleFeed implements FeedSource<Schema> {
   #forgotten = 0n;
   #isRead = false;
   #isReading = false;
-  #hasEnded = false;
-  #retry: NodeJS.Timeout | undefined;
+  readonly #retry = new Retry(() => this.changed(), retryAfterMs);
   /** The market's last trade when candles were read: without another, they are the same. */
   #lastTrade: string | undefined;
   #failure: Failure | undefined;
@@ -68,7 +67,7 @@ export class CandleFeed implements FeedSource<Schema> {
 
   changed(): void {
     const lastTrade = this.#state.requireMarket(this.#series.marketId).lastTrade?.version;
-    if (this.#isReading || this.#hasEnded) return;
+    if (this.#isReading || this.#retry.hasEnded) return;
     if (this.#isRead && lastTrade === this.#lastTrade) {
       // The blocks up to this one have no further candles, so that theirs may be dropped.
       this.#seenHeight = this.#state.progress.height;
@@ -88,21 +87,13 @@ export class CandleFeed implements FeedSource<Schema> {
         if (error instanceof Failure && error.code === "failed_precondition") {
           this.#failure = error;
           this.#wakeAll();
-        } else this.#tryLater();
+        } else this.#retry.later();
       },
     );
   }
 
   ended(): void {
-    this.#hasEnded = true;
-    clearTimeout(this.#retry);
-  }
-
-  /** Reads again after a pause, unless a block comes first. */
-  #tryLater(): void {
-    if (this.#hasEnded) return;
-    clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => this.changed(), retryAfterMs).unref();
+    this.#retry.end();
   }
 
   next(place: bigint, reader: FeedReader): Messages {

@@ -2,7 +2,7 @@ import { ObserveTradesResponseSchema } from "../../gen/datanode/api/v2/trading_d
 import { firstIdOfBlock } from "../domain/block-position.js";
 import { Failure } from "../domain/failure.js";
 import { MessageResponse } from "../encoding/message-response.js";
-import type { FeedReader, FeedSource } from "../live/feed.js";
+import { type FeedReader, type FeedSource, Retry } from "../live/feed.js";
 import { tradeMessage } from "../live/live-market.js";
 import type { LiveState } from "../live/live-state.js";
 import type { Reader } from "../store/connection/lease.js";
@@ -135,8 +135,7 @@ export class TradeFeed implements FeedSource<Schema> {
   readonly #follower: TradeFollower;
   readonly #selects: (trade: PastTradeRow) => boolean;
   readonly #wakeAll: () => void;
-  #hasEnded = false;
-  #retry: NodeJS.Timeout | undefined;
+  readonly #retry = new Retry(() => this.changed(), retryMs);
   /** By the place before, as far as the follower had reached then. */
   readonly #known = new Map<bigint, Messages>();
   #knownAt = -1n;
@@ -157,13 +156,12 @@ export class TradeFeed implements FeedSource<Schema> {
   }
 
   ended(): void {
-    this.#hasEnded = true;
-    clearTimeout(this.#retry);
+    this.#retry.end();
     this.#follower.leave();
   }
 
   changed(): void {
-    if (this.#hasEnded) return;
+    if (this.#retry.hasEnded) return;
     this.#follower.refresh().then(
       (isMore) => {
         if (isMore) this.#wakeAll();
@@ -172,16 +170,9 @@ export class TradeFeed implements FeedSource<Schema> {
         if (isNotKept(error)) {
           this.#failure = error;
           this.#wakeAll();
-        } else this.#tryLater();
+        } else this.#retry.later();
       },
     );
-  }
-
-  /** Reads again after a pause, unless a block comes first. */
-  #tryLater(): void {
-    if (this.#hasEnded) return;
-    clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => this.changed(), retryMs).unref();
   }
 
   next(place: bigint, reader: FeedReader): Messages {

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { MarketHistoryState as State } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { createApi } from "../../src/api/api.js";
-import { Failure } from "../../src/domain/failure.js";
 import type { PageRequest } from "../../src/domain/page.js";
 import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
 import { clientFailure } from "../../src/encoding/status.js";
@@ -14,7 +13,7 @@ import type { Reader } from "../../src/store/connection/lease.js";
 import { readOldestBegins } from "../../src/store/history-reads.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
-import { PastFixture, type PastStep } from "./past-fixture.js";
+import { failureOf, PastFixture, type PastStep } from "./past-fixture.js";
 import { ReplayReader } from "./replay-reader.js";
 
 /* The past while segments of it are dropped, and while it is kept again. */
@@ -59,15 +58,6 @@ const placesFrom = (from: bigint) =>
     .filter(({ markets }) => markets.get("a")?.changed.length)
     .map((block) => block.streamSequence)
     .filter((place) => place >= from);
-
-async function failureOf(promise: Promise<unknown>): Promise<Failure> {
-  const thrown = await promise.then(
-    () => undefined,
-    (error: unknown) => error,
-  );
-  if (thrown instanceof Failure) return thrown;
-  throw thrown ?? new Error("it did not fail");
-}
 
 const newest = () => past.network.progress.streamSequence;
 

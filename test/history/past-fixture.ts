@@ -1,5 +1,6 @@
 import { entryId } from "../../src/domain/block-position.js";
 import { encodeKeyframe, encodeUpdate, numberBase, SegmentEncoder, sortLevels } from "../../src/domain/book-history.js";
+import { Failure } from "../../src/domain/failure.js";
 import type { ChangedLevel } from "../../src/domain/order-book.js";
 import type { Connection } from "../../src/store/connection/connection.js";
 import {
@@ -263,4 +264,14 @@ function levelsOf({ buy, sell }: BookText): ChangedLevel[] {
 
 async function setStale(connection: Connection, marketId: string, stale: number): Promise<void> {
   await connection.run("REPLACE INTO venue_market VALUES (?, 0, 0, 0, 0, NULL, ?)", [marketId, stale]);
+}
+
+/** The failure of a promise. Any other error is thrown. */
+export async function failureOf(promise: Promise<unknown>): Promise<Failure> {
+  const thrown = await promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  if (thrown instanceof Failure) return thrown;
+  throw thrown ?? new Error("it did not fail");
 }

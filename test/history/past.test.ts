@@ -9,7 +9,6 @@ import {
 import { createApi } from "../../src/api/api.js";
 import { sortLevels } from "../../src/domain/book-history.js";
 import type { EncodedResponse } from "../../src/domain/encoded-response.js";
-import { Failure } from "../../src/domain/failure.js";
 import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
 import { clientFailure } from "../../src/encoding/status.js";
 import { History } from "../../src/history/history.js";
@@ -19,7 +18,7 @@ import { type Live, startLive } from "../../src/live/live.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { bookText, type LevelChange } from "../live/model-network.js";
-import { type BlockAt, type MarketAt, PastFixture, type PastStep } from "./past-fixture.js";
+import { type BlockAt, failureOf, type MarketAt, PastFixture, type PastStep } from "./past-fixture.js";
 import { Random } from "./random.js";
 import { ReplayReader } from "./replay-reader.js";
 
@@ -60,15 +59,6 @@ function replay(request: object, on = api, clientAddress = "10.0.0.1"): Promise<
   const method = on.find(({ desc }) => desc.name === "ReplayMarketsDepth");
   if (method?.kind !== "server_streaming") throw new Error("no replays are served");
   return Promise.resolve(method.open({ marketIds: [], ...request } as never, newCall(clientAddress)));
-}
-
-async function failureOf(promise: Promise<unknown>): Promise<Failure> {
-  const thrown = await promise.then(
-    () => undefined,
-    (error: unknown) => error,
-  );
-  if (thrown instanceof Failure) return thrown;
-  throw thrown ?? new Error("it did not fail");
 }
 
 function level(marketId: string): LevelChange {

@@ -152,6 +152,17 @@ describe("a newest segment that is missing", () => {
   });
 });
 
+/** What is stored is verified, and is what two loads give that nothing disturbed: of the frames up to `end`, and of all. */
+async function expectAsUndisturbed(venue: VenueRecording, end: number, options: Partial<LoadOptions>): Promise<void> {
+  expect(await findings()).toEqual([]);
+  const found = await dump(url);
+  await emptyStore(store);
+  vi.restoreAllMocks();
+  await loadBytes(Buffer.concat(venue.frames.slice(0, end)));
+  await loadBytes(venue.bytes(), options);
+  expect(found).toEqual(await dump(url));
+}
+
 describe("a connection that is lost between the reads of pruning", () => {
   test("of books: the retry drops the segments of every market, and the digests stay right", async () => {
     const venue = busyVenue(8, "m1", "m2");
@@ -161,13 +172,7 @@ describe("a connection that is lost between the reads of pruning", () => {
     const outcome = failOnce("FROM book_segment WHERE market_id = ? AND first_sequence >= ?", 1);
     await loadBytes(venue.bytes(), options);
     expect(outcome.failures).toBe(1);
-    expect(await findings()).toEqual([]);
-    const found = await dump(url);
-    await emptyStore(store);
-    vi.restoreAllMocks();
-    await loadBytes(Buffer.concat(venue.frames.slice(0, -2)));
-    await loadBytes(venue.bytes(), options);
-    expect(found).toEqual(await dump(url));
+    await expectAsUndisturbed(venue, -2, options);
   });
 
   const trade = (marketId: string, id: string) => {
@@ -189,12 +194,6 @@ describe("a connection that is lost between the reads of pruning", () => {
     const outcome = failOnce(text, 1);
     await loadBytes(venue.bytes(), options);
     expect(outcome.failures).toBe(1);
-    expect(await findings()).toEqual([]);
-    const found = await dump(url);
-    await emptyStore(store);
-    vi.restoreAllMocks();
-    await loadBytes(Buffer.concat(venue.frames.slice(0, -4)));
-    await loadBytes(venue.bytes(), options);
-    expect(found).toEqual(await dump(url));
+    await expectAsUndisturbed(venue, -4, options);
   });
 });

@@ -428,11 +428,13 @@ export class BodyCall extends ServerCall implements OpenCall {
   }
 
   #hold(bytes: number): void {
-    const held = this.#held ?? new HeldRequest(this.clientAddress);
-    this.#held = held;
-    this.release = () => held.remove();
+    if (this.#held === undefined) {
+      const held = new HeldRequest(this.clientAddress);
+      this.#held = held;
+      this.release = () => held.remove();
+    }
     try {
-      held.add(bytes);
+      this.#held.add(bytes);
     } catch (thrown) {
       this.fail(thrown);
     }
