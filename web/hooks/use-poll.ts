@@ -39,8 +39,10 @@ export function usePoll<T>(request: () => Promise<T>, intervalMs: number, key: s
       if (!over) setPolled({ value, error: undefined, at: Date.now(), key });
       return undefined;
     };
+    // What it throws before it waits for anything is an error of the request, too.
+    const ask = async (): Promise<T> => newest.current();
     const poll = async (): Promise<void> => {
-      const error = await newest.current().then(succeeded, failed);
+      const error = await ask().then(succeeded, failed);
       const isPassing = error instanceof ServiceError && error.isPassing;
       const nextMs = interval.current > 0 || !isPassing ? interval.current : retryMs;
       if (!over && nextMs > 0) timer = setTimeout(poll, nextMs);
