@@ -165,6 +165,9 @@ export function isLocalInfileRefused(error: unknown): boolean {
   return localInfileRefused.has(databaseErrorNumber(error) ?? 0);
 }
 
+/** What the driver listens to on its socket for a LOAD DATA. Where that fails, it leaves its listeners (mysql2 3.24). */
+const flowEvents = ["drain", "pause"] as const;
+
 /**
  * Loads new rows with LOAD DATA LOCAL. The connection must allow it (`openWriter`).
  * @throws OperatorError unless each row was stored unchanged; LOCAL otherwise skips and cuts without an error
@@ -173,12 +176,18 @@ export async function loadRows(connection: Connection, table: string, columns: s
   const sql = `LOAD DATA LOCAL INFILE '${table}' INTO TABLE ${table} CHARACTER SET binary
   FIELDS TERMINATED BY '\\t' ENCLOSED BY '' ESCAPED BY '' LINES TERMINATED BY '\\n' (${columns})`;
   const infileStreamFactory = (): Readable => Readable.from(packets(text.bytes));
+  const { driver, socket } = connection;
+  const before = new Set(flowEvents.flatMap((event) => socket.listeners(event)));
   let outcome: { affectedRows: number; warningStatus: number; info: string };
   try {
-    const [response] = await connection.driver.query({ sql, infileStreamFactory });
+    const [response] = await driver.query({ sql, infileStreamFactory });
     outcome = response as typeof outcome;
   } catch (error) {
     throw toDatabaseFailure(error);
+  } finally {
+    for (const event of flowEvents) {
+      for (const each of socket.listeners(event)) if (!before.has(each)) socket.off(event, each as () => void);
+    }
   }
   if (outcome.affectedRows === text.rows && outcome.warningStatus === 0) return;
   throw new OperatorError(

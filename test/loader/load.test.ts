@@ -16,6 +16,8 @@ import { ServerConnection } from "../../src/store/connection/connection.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { SecondWriterError } from "../../src/store/progress-table.js";
+import { loadRows } from "../../src/store/table-rows.js";
+import { openWriter } from "../../src/store/writer.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { verify } from "../../src/verify/verify.js";
 import { DatabaseProxy } from "../e2e/database-proxy.js";
@@ -332,6 +334,30 @@ it("stores many new accounts as they are, in whichever way, and lets none go unn
   await expect(loading).rejects.toThrow("the server stored 60 of 61 rows of account");
   expect(await store.query("SELECT id FROM ledger_entry")).toEqual([]);
   expect(await store.query("SELECT account_id FROM account")).toEqual([{ account_id: 7 }]);
+});
+
+it("leaves nothing on the connection of a LOAD DATA that the server ends with an error", async () => {
+  await store.withConnection(async (c) => {
+    await c.run("CREATE TABLE guarded (n INT PRIMARY KEY)");
+    await c.run(
+      "CREATE TRIGGER guard BEFORE INSERT ON guarded FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'",
+    );
+  });
+  const writer = await openWriter(url);
+  try {
+    const { driver, socket } = await writer.connection();
+    const listeners = () => ["drain", "pause", "error"].map((event) => socket.listenerCount(event));
+    const before = listeners();
+    for (let attempt = 0; attempt < 3; attempt++) {
+      const loading = writer.transaction((c) => loadRows(c, "guarded", "n", { bytes: Buffer.from("1\n"), rows: 1 }));
+      await expect(loading).rejects.toThrow();
+      expect(listeners()).toEqual(before);
+    }
+    expect((await writer.connection()).driver).toBe(driver);
+  } finally {
+    writer.close();
+    await store.withConnection((c) => c.run("DROP TABLE guarded"));
+  }
 });
 
 /** The same bytes, once it has been told to go on. */

@@ -22,6 +22,8 @@ export interface Connection {
   run(sql: string, parameters?: ParameterList): Promise<Affected>;
   /** The driver's connection, for what only it can do (LOAD DATA from a stream). Only the store may touch it. */
   readonly driver: DriverConnection;
+  /** What the driver reads and writes. Only the store may touch it. */
+  readonly socket: Socket;
 }
 
 /** The error of a connection that was closed because its peer was silent. */
