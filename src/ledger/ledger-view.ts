@@ -3,7 +3,7 @@ import type { TimeRange } from "../domain/date-range.js";
 import { Failure, worded } from "../domain/failure.js";
 import { asText } from "../store/connection/column.js";
 import type { Reader } from "../store/connection/lease.js";
-import { type BlockPlace, parsePlace, placeSql } from "../store/connection/store-place.js";
+import { type BlockPlace, parsePlace, placeSql, ReadBehindError } from "../store/connection/store-place.js";
 import { everythingKept, type OldestKept, oldestKeptSql, parseOldestKept } from "../store/ledger-entry-table.js";
 import type { DirectoryExtent } from "./account-directory.js";
 import { type IdRange, idMax } from "./id-range.js";
@@ -166,6 +166,7 @@ export class LedgerView {
   #note(extent: LedgerExtent): void {
     const { newestBlock } = extent;
     this.#reader.found(newestBlock);
+    checkWhole(extent);
     if (newestBlock !== undefined) this.#noteOldest({ storeId: newestBlock.storeId, ...extent.oldest });
     this.#extent ??= extent;
   }
@@ -175,6 +176,16 @@ export class LedgerView {
     if (found.storeId === this.#oldest.storeId && found.height <= this.#oldest.height) return;
     this.#oldest = found;
   }
+}
+
+/**
+ * A block's entries and its place come in one transaction. MariaDB 10.11 was seen to show entries without their place,
+ * for a moment after it had ended in the rollback of a transaction on a full disk.
+ * @throws ReadBehindError if there are entries beyond the newest block
+ */
+function checkWhole({ newest, newestBlock }: LedgerExtent): void {
+  if (newestBlock === undefined || newest < firstIdOfBlock(newestBlock.height + 1n)) return;
+  throw new ReadBehindError("the server shows a part of a transaction");
 }
 
 /** One row of text: newest entry, oldest block that is kept, highest account and class, first blocks from both ends of the time range, place. */

@@ -232,3 +232,19 @@ test("a database that goes away in the middle ends the stream with a failure", a
   await expect(readAll(stream)).rejects.toMatchObject({ code: "unavailable", reason: "DATABASE_UNAVAILABLE" });
   expect([stream.ended, stream.trailers.size]).toEqual([true, 0]);
 });
+
+test("entries beyond the newest block are a part of a transaction, and not served", async () => {
+  const [first] = fixture.entries;
+  const { party = "", asset = "" } = first?.from ?? {};
+  const whole = await readAll(await open(party, asset));
+  const moved = (by: number) =>
+    fixture.database.withConnection((c) => c.run(`UPDATE progress SET height = height + ${by}`));
+  await moved(-3);
+  try {
+    const opened = open(party, asset).then(readAll);
+    await expect(opened).rejects.toMatchObject({ code: "unavailable", reason: "DATABASE_BEHIND" });
+  } finally {
+    await moved(3);
+  }
+  expect(await readAll(await open(party, asset))).toHaveLength(whole.length);
+});

@@ -6,7 +6,7 @@ import { type CallWire, ServerCall } from "../call/server-call.js";
 import { eachField } from "../common-headers.js";
 import { closeLingering, rawErrorResponse } from "../connections/raw-sockets.js";
 import { type CallError, HttpFailure, toFailure, unknownPath, urlTooLong } from "../errors.js";
-import type { HandlerOptions } from "../options.js";
+import type { HandlerOptions, TransportLimits } from "../options.js";
 import { errorText, webSocketText } from "./encodings.js";
 import { type RouteMatch, splitTarget } from "./routes.js";
 
@@ -46,7 +46,7 @@ export class WebSocketHandler {
       clientTracking: false,
       perMessageDeflate: false,
       maxPayload: options.limits.webSocketMessageBytesMax,
-      closeTimeout: options.limits.breakOffMs,
+      closeTimeout: options.limits.stalledReaderMs,
     };
     this.#handshakes = new WebSocketServer(handshakes);
     this.#handshakes.on("headers", (headers) => {
@@ -77,7 +77,7 @@ export class WebSocketHandler {
     try {
       this.#open(request, socket, shake);
     } catch (thrown) {
-      new WebSocketResponse(socket, limits.breakOffMs, shake).finish(toFailure(thrown, log));
+      new WebSocketResponse(socket, limits, shake).finish(toFailure(thrown, log));
     }
   }
 
@@ -95,7 +95,7 @@ export class WebSocketHandler {
     if (match === undefined) throw unknownPath(path);
     const method = streamMethodOf(match);
     const { message } = match.route.parameters.bind(match.segments, query);
-    const wire = new WebSocketResponse(socket, limits.breakOffMs, (opened) => {
+    const wire = new WebSocketResponse(socket, limits, (opened) => {
       shake((webSocket) => {
         this.#watch(webSocket, socket);
         webSocket.once("close", () => call.left());
@@ -121,10 +121,13 @@ export class WebSocketHandler {
     webSocket.on("pong", () => {
       peer.heardAtMs = performance.now();
     });
+    let isRefused = false;
     const refuse = (): void => {
-      if (webSocket.readyState !== webSocket.OPEN) return;
-      webSocket.close(closedByPolicy, "TOO_MANY_MESSAGES");
-      setTimeout(() => webSocket.terminate(), breakOffMs).unref();
+      if (isRefused) return;
+      isRefused = true;
+      const isOpen = webSocket.readyState === webSocket.OPEN;
+      if (isOpen) webSocket.close(closedByPolicy, "TOO_MANY_MESSAGES");
+      setTimeout(() => webSocket.terminate(), isOpen ? breakOffMs : 0).unref();
     };
     webSocket.on("message", () => {
       peer.messagesSincePing++;
@@ -185,7 +188,7 @@ class WebSocketResponse implements CallWire {
 
   constructor(
     private readonly socket: Socket,
-    private readonly breakOffMs: number,
+    private readonly limits: TransportLimits,
     private readonly shake: Handshake,
   ) {}
 
@@ -207,7 +210,9 @@ class WebSocketResponse implements CallWire {
 
   /** Errors follow a completed handshake too, because browsers show neither status nor body of a refused one. */
   finish(error: CallError | undefined): void {
-    if (this.#webSocket === undefined) this.start();
+    const { breakOffMs, stalledReaderMs } = this.limits;
+    const hadMessages = this.#webSocket !== undefined;
+    if (!hadMessages) this.start();
     const webSocket = this.#webSocket;
     if (webSocket === undefined) return;
     if (!(error instanceof Failure)) webSocket.close(closedWell);
@@ -215,8 +220,10 @@ class WebSocketResponse implements CallWire {
       this.socket.write(errorText(error));
       webSocket.close(closeCodes[error.code] ?? closedByFailure, error.reason);
     }
-    // The peer should close too; if it does not, the connection is closed.
-    setTimeout(() => this.socket.destroy(), this.breakOffMs).unref();
+    // The peer should close too; if it does not, the connection is closed. A peer that reads slowly is at its end later:
+    // what it has not read would be lost with its next ping, which a closed socket answers with a reset.
+    const cut = setTimeout(() => this.socket.destroy(), hadMessages ? stalledReaderMs : breakOffMs).unref();
+    this.socket.once("close", () => clearTimeout(cut));
   }
 
   breakOff(): void {

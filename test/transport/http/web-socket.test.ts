@@ -181,6 +181,32 @@ test("a reader that does not read is not written to", async () => {
   client.close();
 });
 
+test("a reader that is slow, and sends pings, gets everything behind the end of the stream", async () => {
+  const { client, messages, closed } = await connect();
+  client.pause();
+  for (let given = 0; given < 20; given++) stream().give(piece({ contentType: "x".repeat(100_000) }));
+  stream().end();
+  await new Promise((resolve) => setTimeout(resolve, 3 * limits.breakOffMs));
+  client.ping();
+  await new Promise((resolve) => setTimeout(resolve, limits.breakOffMs));
+  client.resume();
+  expect((await closed).code).toBe(1000);
+  expect(messages).toHaveLength(20);
+});
+
+test("a peer that has what a stream sent, and does not hang up, is cut", async () => {
+  await server.close();
+  ({ server, service } = await serveFake({ limits: { ...limits, stalledReaderMs: 300 } }));
+  const connection = await RawConnection.open(server.address.port, true);
+  await connection.send(rawUpgrade(path));
+  await expect.poll(() => service.streams.length).toBe(1);
+  stream().give(depthUpdate(1n));
+  stream().end();
+  await expect.poll(() => connection.received).toContain("result");
+  await connection.ending();
+  connection.close();
+});
+
 describe("another upgrade is left aside", () => {
   const wish = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"];
 
