@@ -135,6 +135,11 @@ export class LedgerView {
     return this.#extent;
   }
 
+  /** @throws ReadBehindError for an entry beyond the newest one, which the statement that found it told */
+  requireSeen(id: bigint): void {
+    if (this.#extent !== undefined && id > this.#extent.newest) throw inPart();
+  }
+
   /** The part of a range that this request sees; all of it before the first statement. */
   clip(range: IdRange): IdRange {
     const { low: first, high } = this.#extent ?? { low: 0n, high: idMax };
@@ -166,7 +171,8 @@ export class LedgerView {
   #note(extent: LedgerExtent): void {
     const { newestBlock } = extent;
     this.#reader.found(newestBlock);
-    checkWhole(extent);
+    const { newest } = extent;
+    if (newestBlock !== undefined && newest >= firstIdOfBlock(newestBlock.height + 1n)) throw inPart();
     if (newestBlock !== undefined) this.#noteOldest({ storeId: newestBlock.storeId, ...extent.oldest });
     this.#extent ??= extent;
   }
@@ -181,11 +187,9 @@ export class LedgerView {
 /**
  * A block's entries and its place come in one transaction. MariaDB 10.11 was seen to show entries without their place,
  * for a moment after it had ended in the rollback of a transaction on a full disk.
- * @throws ReadBehindError if there are entries beyond the newest block
  */
-function checkWhole({ newest, newestBlock }: LedgerExtent): void {
-  if (newestBlock === undefined || newest < firstIdOfBlock(newestBlock.height + 1n)) return;
-  throw new ReadBehindError("the server shows a part of a transaction");
+function inPart(): ReadBehindError {
+  return new ReadBehindError("the server shows a part of a transaction");
 }
 
 /** One row of text: newest entry, oldest block that is kept, highest account and class, first blocks from both ends of the time range, place. */

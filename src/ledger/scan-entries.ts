@@ -1,4 +1,4 @@
-import type { EntryText } from "./entry-row.js";
+import { type EntryText, idOf } from "./entry-row.js";
 import { beyond, type IdRange, idsIn } from "./id-range.js";
 import { uniteBranches } from "./index-union.js";
 import { mergeBranches } from "./k-way-merge.js";
@@ -63,6 +63,8 @@ export async function scanEntries(
     const outcome = await view.run(plan, () => execute(view, plan, before));
     // The ledger has grown since it was counted, so this was not all of it.
     if (small !== undefined && !view.isCounted) continue;
+    const latest = range.descending ? outcome.rows[0] : outcome.rows.at(-1);
+    if (latest !== undefined) view.requireSeen(idOf(latest));
     for (const row of outcome.rows) rows.push(row);
     range = view.clip(outcome.rest);
     statistics = learn(statistics, plan, outcome, idsIn(view.clip(before)) - idsIn(range));
