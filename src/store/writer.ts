@@ -25,10 +25,17 @@ export const idleTransactionSeconds = 10;
 /** MySQL's limit for an idle connection, in seconds. The loader reconnects when it has something to write. */
 export const idleConnectionSeconds = 30;
 
+/**
+ * The server ends a session that does not send the rest of what it has begun, such as the rows of a LOAD DATA, after this
+ * many seconds. It counts as working meanwhile, so that nothing tells that its connection has died (ConnectionProbe).
+ */
+export const restOfStatementSeconds = 3;
+
 /** MariaDB only: the longest time of one statement at the server, in seconds. A full disk can block one forever. */
 export const serverStatementSeconds = 300;
 
 const writerSettings = `${sessionSettings}
+  , net_read_timeout = ${restOfStatementSeconds}
   , innodb_lock_wait_timeout = ${lockWaitSeconds}, lock_wait_timeout = ${lockWaitSeconds}
   /*M!100300 , idle_transaction_timeout = ${idleTransactionSeconds}, max_statement_time = ${serverStatementSeconds} */
   /*!80000 , wait_timeout = ${idleConnectionSeconds} */`;

@@ -254,6 +254,18 @@ describe("a fault in the middle of a load", () => {
     await proxy.close();
   });
 
+  it("the connection dies half-way, and the server waits for rows that it asked for", async () => {
+    const proxy = await HalfOpenProxy.before(server.url);
+    const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");
+    await loading.untilHeight(20);
+    await proxy.loseReplyTo("LOAD DATA");
+    await sleep(3_000);
+    proxy.revive();
+    expect(await loading.untilMoved()).toBeLessThan(2 * healMsMax);
+    await loading.expectWhole();
+    await proxy.close();
+  });
+
   it("the connection dies half-way, and what is to end its session is lost too", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
     const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");

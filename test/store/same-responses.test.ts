@@ -181,7 +181,12 @@ test(
 /** What operators may have set, for each server and for both: each of these changes rows, types or transactions. */
 const hostile = {
   /** Of which some servers let only administrators change them in a session. */
-  globals: ["innodb_strict_mode = 0", "low_priority_updates = 1", "max_error_count = 0"],
+  globals: [
+    "innodb_strict_mode = 0",
+    "low_priority_updates = 1",
+    "max_error_count = 0",
+    "innodb_default_row_format = COMPACT",
+  ],
   both: [
     "autocommit = 0",
     "completion_type = 1",
@@ -224,6 +229,8 @@ const hostile = {
     "transaction_isolation = 'READ-UNCOMMITTED'",
     "transaction_read_only = 1",
     "max_execution_time = 1",
+    "optimizer_switch = 'subquery_to_derived=on'",
+    "range_optimizer_max_mem_size = 1000",
   ],
 } as const;
 

@@ -35,6 +35,8 @@ const unlimited = 2n ** 64n - 1n;
  * - A value that does not fit is an error and not a shorter value. Times are UTC.
  * - Results keep the character sets of their columns (`checkColumns` in column.ts).
  * - No limit cuts a result, a text or a sort key.
+ * - MySQL's optimizer turns no subquery with a LIMIT into a join, which fails (9.7), and has memory to plan a range: without
+ *   it, a read locks the whole table.
  *
  * MariaDB executes `M!` comments, MySQL 8 and later those that begin with `!80000`; each ignores the other's.
  */
@@ -49,7 +51,8 @@ export const sessionSettings = `SET SESSION autocommit = 0, autocommit = 1, comp
     idle_write_transaction_timeout = 0 */
   /*M!101108 , innodb_snapshot_isolation = 0 */
   /*!80000 , transaction_isolation = 'REPEATABLE-READ', transaction_read_only = 0, max_execution_time = 0,
-    use_secondary_engine = OFF, information_schema_stats_expiry = 0 */`;
+    use_secondary_engine = OFF, information_schema_stats_expiry = 0, range_optimizer_max_mem_size = 8388608 */
+  /*!80021 , optimizer_switch = 'subquery_to_derived=off' */`;
 
 /** The driver's options for an address. */
 export function driverOptions(address: DatabaseAddress): ConnectionOptions {
