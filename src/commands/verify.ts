@@ -28,7 +28,7 @@ export async function verify(config: Config<"verify">): Promise<void> {
   if (count > 0) {
     const isAsLoaded = count === ofSource && report.undigested.length === 0;
     const what = isAsLoaded
-      ? "the database is what was loaded, but the balances that the source stated do not follow from its entries"
+      ? "the database is what was loaded, but its source is wrong: balances do not follow from entries, or bundles have no signature"
       : "the database is not what was loaded";
     throw new OperatorError(`${count} finding${count === 1 ? "" : "s"}: ${what}`);
   }

@@ -163,4 +163,6 @@ async function checkBundles(connection: Connection, { blockTimeNs }: Progress, f
     [blockTimeNs - signatureWaitNs],
   );
   for (const { id } of unsigned) findings.add("signer_removed_bundle", undefined, `bundle ${id} has no signature`);
+  // If the database had lost one, its sum would be another.
+  findings.ofSource += unsigned.length;
 }

@@ -401,11 +401,23 @@ describe("verify", () => {
     const none = { amount: "5", fromBalance: "", toBalance: "" };
     writeFileSync(file, new RecordingBuilder().block(1, 10n, (r) => r.transfer(none, none)).bytes());
     expect((await run(["load", "--database-url", url, file])).code).toBe(0);
-    const what = "the database is what was loaded, but the balances that the source stated do not follow";
-    expect(await run(["verify", "--database-url", url])).toMatchObject({
-      code: 1,
-      error: expect.stringMatching(new RegExp(`^marketd: \\d+ findings?: ${what} from its entries\n$`)),
-    });
+    const what = "the database is what was loaded, but its source is wrong";
+    const said = { code: 1, error: expect.stringMatching(new RegExp(`^marketd: \\d+ findings?: ${what}: .*\n$`)) };
+    expect(await run(["verify", "--database-url", url])).toMatchObject(said);
+    const unsigned = newDatabaseUrl().url;
+    const signatureSubmitters = [{ signatureId: "s1", submitter: "0x1" }];
+    const removed = {
+      signatureSubmitters,
+      validatorId: "n",
+      timestamp: 10n,
+      nonce: "1",
+      oldSigner: "0x2",
+      epochSeq: "1",
+    };
+    const recording = new RecordingBuilder().block(1, 10n, (r) => r.signerRemoved(removed)).block(2, 10n ** 14n);
+    writeFileSync(file, recording.bytes());
+    expect((await run(["load", "--database-url", unsigned, file])).code).toBe(0);
+    expect(await run(["verify", "--database-url", unsigned])).toMatchObject(said);
   });
 
   it("ends with 0 when all is right, with 1 and a line for each finding, with 4 when it cannot check", async () => {
