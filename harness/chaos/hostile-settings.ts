@@ -23,12 +23,19 @@ const common: Settings = {
   collation_connection: "latin1_general_cs",
   collation_server: "latin1_general_cs",
   default_storage_engine: "MEMORY",
+  innodb_default_row_format: "COMPACT",
 };
 
 /** And what only one of them can. Times are seconds on MariaDB, and milliseconds on MySQL. */
 const ofKind: Readonly<Record<DatabaseServer["kind"], Settings>> = {
   mariadb: { tx_isolation: "'READ-UNCOMMITTED'", tx_read_only: 1, max_statement_time: 0.001 },
-  mysql: { transaction_isolation: "'READ-UNCOMMITTED'", transaction_read_only: 1, max_execution_time: 1 },
+  mysql: {
+    transaction_isolation: "'READ-UNCOMMITTED'",
+    transaction_read_only: 1,
+    max_execution_time: 1,
+    optimizer_switch: "'subquery_to_derived=on'",
+    range_optimizer_max_mem_size: 1_000,
+  },
 };
 
 /**
