@@ -15,6 +15,8 @@ export interface MarketRoute {
   readonly marketId: string;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */
   readonly at: string | undefined;
+  /** What the URL names as the moment, where that cannot be read. */
+  readonly unreadAt?: string;
   /** The interval of candles, as the service names it; "": none was chosen. */
   readonly interval: string;
   /** The page of trades; undefined: the newest. */
@@ -33,10 +35,12 @@ export function parseRoute(fragment: string): Route {
   const [, view, argument = ""] = path.split("/");
   if (view === "market" && argument !== "") {
     const given = new URLSearchParams(query);
-    const at = nanoseconds(given.get("at") ?? "");
+    const moment = given.get("at") ?? "";
+    const at = nanoseconds(moment);
+    const unread = at === undefined && moment !== "" && { unreadAt: moment };
     const pages = tradesPages.map((name) => [name, given.get(name) ?? ""] as const);
     const trades = pages.find(([, cursor]) => cursor !== "");
-    return { view, marketId: decode(argument), at, interval: given.get("interval") ?? "", trades };
+    return { view, marketId: decode(argument), at, ...unread, interval: given.get("interval") ?? "", trades };
   }
   const queryView = queryViews.find((each) => each === view);
   if (queryView !== undefined) return { view: queryView, query: new URLSearchParams(query) };

@@ -3,6 +3,7 @@ package marketd
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +20,23 @@ import (
 // MessageMaxBytes is the size of the largest message that is read, and of the largest response that is not a stream. The
 // whole book of a million levels a side has 42 MB.
 const MessageMaxBytes = 64 << 20
+
+// ResponseMax is how long a call that is no stream waits for its response, unless its context has a deadline. Then it
+// fails with CodeDeadlineExceeded.
+const ResponseMax = 35 * time.Second
+
+func withDeadline(responseMax time.Duration) connect.UnaryInterceptorFunc {
+	return func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+			if _, has := ctx.Deadline(); !has {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, responseMax)
+				defer cancel()
+			}
+			return next(ctx, request)
+		}
+	}
+}
 
 // Client has a method for each operation of both services. It is safe for concurrent use.
 type Client interface {
@@ -38,6 +56,7 @@ func NewClient(baseURL string) Client {
 
 // NewClientWith returns a client over another HTTP client, or another protocol, such as connect.WithGRPC().
 func NewClientWith(http connect.HTTPClient, baseURL string, options ...connect.ClientOption) Client {
+	options = append([]connect.ClientOption{connect.WithInterceptors(withDeadline(ResponseMax))}, options...)
 	return struct {
 		apiv2connect.TradingDataServiceClient
 		historyv1connect.MarketHistoryServiceClient

@@ -958,6 +958,19 @@ func TestASilentConnectionIsNotUsedAgain(t *testing.T) {
 	}
 }
 
+func TestACallWithoutAResponseEnds(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer server.Close()
+	defer close(release)
+	soon := connect.WithInterceptors(withDeadline(100 * time.Millisecond))
+	client := apiv2connect.NewTradingDataServiceClient(server.Client(), server.URL, soon)
+	_, err := client.GetMarket(t.Context(), &apiv2.GetMarketRequest{MarketId: "m"})
+	if connect.CodeOf(err) != connect.CodeDeadlineExceeded {
+		t.Errorf("ended with %v", err)
+	}
+}
+
 func TestAPriceThatIsNoneBreaksTheStream(t *testing.T) {
 	bad := []*vega.MarketDepthUpdate{{
 		MarketId: "m", SequenceNumber: 10, Buy: []*vega.PriceLevel{{Price: "1\u202e" + strings.Repeat("x", 100), Volume: 1}},

@@ -34,6 +34,7 @@ export interface Patience {
 /** What was written so far. */
 export interface ChangeCount {
   rows: number;
+  /** Blocks that have rows. */
   blocks: number;
   /** Times that the book was unknown: the venue's updates were wrong or missing, or the past is not kept. */
   gaps: number;
@@ -75,7 +76,7 @@ export async function* changeRows(
     heardAt = performance.now();
     const lines = linesOf(change, written);
     count.rows += lines.length;
-    count.blocks++;
+    if (lines.length > 0) count.blocks++;
     for (const line of lines) piece += `${line}\n`;
     if (piece.length < pieceCharacters) continue;
     yield piece;

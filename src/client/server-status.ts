@@ -25,9 +25,9 @@ export interface ServerStatus {
   /** By the server's own clock. */
   readonly blockAgeSeconds?: number | undefined;
   /** Markets that have market data. */
-  readonly markets?: number | undefined;
+  readonly marketsWithData?: number | undefined;
   /** All markets, those of venues without market data included. */
-  readonly knownMarkets?: number | undefined;
+  readonly markets?: number | undefined;
   /** Markets of venues whose books are wrong until the next snapshot. */
   readonly staleMarkets?: number | undefined;
   /** Open depth streams of all clients; from the metrics, which may not be public. */
@@ -58,15 +58,15 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
   } catch (error) {
     return { server: server.url, reachable: false, ready: false, state: whyNot(error) };
   }
-  const [markets, told, metrics] = await Promise.all([
+  const [withData, told, metrics] = await Promise.all([
     countMarkets(server, timeoutMs),
     readStatus(server, timeoutMs),
     readMetrics(() => get("/metrics")),
   ]);
   // Readiness, at the root, tells nothing of the base path.
   const isElsewhere =
-    told.state === undefined && markets instanceof ConnectError && markets.code === Code.Unimplemented;
-  if (isElsewhere) throw serverProblem(markets, server);
+    told.state === undefined && withData instanceof ConnectError && withData.code === Code.Unimplemented;
+  if (isElsewhere) throw serverProblem(withData, server);
   const readyzProblem = readyState === undefined ? `${ready.status} is not a response of marketd` : undefined;
   const state = readyState ?? told.state ?? readyzProblem ?? "";
   const { headers } = readyState === undefined ? told : ready;
@@ -80,8 +80,8 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
     blockHeight: block && String(block.height),
     blockTimestamp: block && String(block.timeNs),
     blockAgeSeconds: numberOf(headers.get("marketd-staleness") ?? undefined),
-    markets: typeof markets === "number" ? markets : undefined,
-    knownMarkets: told.count("markets"),
+    marketsWithData: typeof withData === "number" ? withData : undefined,
+    markets: told.count("markets"),
     staleMarkets: told.count("staleMarkets") ?? numberOf(metrics("marketd_markets_stale")),
     streams: numberOf(metrics("marketd_depth_stream_subscribers")),
     historyBytes: numberOf(metrics("marketd_history_bytes")),

@@ -105,6 +105,7 @@ async function toFile(common: Common, progress: ProgressLine, path: string, repl
       await rm(journalPath, { force: true });
       progress.clear();
       for (const line of summaryOf(download, path)) process.stdout.write(`${line}\n`);
+      noteNothing(download, progress);
       return;
     } catch (error) {
       if (!(error instanceof LedgerReplaced)) throw error;
@@ -125,12 +126,18 @@ async function toOutput(common: Common, progress: ProgressLine): Promise<void> {
   try {
     const download = await new LedgerDownload({ ...common, part, onSlice }, nothing).run();
     for (const line of summaryOf(download, "standard output")) tell(progress, line);
+    noteNothing(download, progress);
   } catch (error) {
     if (!(error instanceof LedgerReplaced)) throw error;
     throw new OperatorError("the server has another ledger than before: discard what was written", exitNotVerified);
   } finally {
     await part.close();
   }
+}
+
+/** An identifier that is cut, or a symbol in its place, names an account that never was. */
+function noteNothing({ rows }: { readonly rows: bigint }, progress: ProgressLine): void {
+  if (rows === 0n) tell(progress, "there are no such entries; --party and --asset take whole identifiers, not names");
 }
 
 export function writeOut(bytes: Uint8Array): Promise<void> {

@@ -44,10 +44,10 @@ function stateText({ reachable, state, readyzProblem }: ServerStatus): string {
     : `${state} by /status; /readyz: ${readyzProblem}`;
 }
 
-function marketsText({ knownMarkets, markets, staleMarkets }: ServerStatus): string {
+function marketsText({ markets, marketsWithData, staleMarkets }: ServerStatus): string {
   const counts: [count: number | undefined, what: string][] = [
-    [knownMarkets, "in all"],
-    [markets, "with market data"],
+    [markets, "in all"],
+    [marketsWithData, "with market data"],
     [staleMarkets, "stale"],
   ];
   const texts = counts.flatMap(([count, what]) =>

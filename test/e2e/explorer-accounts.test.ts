@@ -157,6 +157,20 @@ describe.skipIf(chromium === undefined)("accounts in the explorer", () => {
     await other.context().close();
   });
 
+  test("names each change's asset where none is chosen, and says from when on nothing is known", async () => {
+    await show(`#/account?filter.partyIds=${alice}`);
+    const named = async () =>
+      (await rowsOf("#changes")()).every(([, account = ""]) => /BTC|SAME|FINE|old/.test(account));
+    await expect.poll(async () => (await rowsOf("#changes")()).length > 0 && (await named()), patience).toBe(true);
+    expect(await page.locator("#beyond-newest").count()).toBe(0);
+    await show(
+      `#/account?filter.partyIds=${alice}&dateRange.startTimestamp=2030-01-01&dateRange.endTimestamp=2030-01-02`,
+    );
+    await expect
+      .poll(textOf("#beyond-newest"), patience)
+      .toMatch(/^The newest block is of 2024-.*nothing is known of later/);
+  });
+
   test("pages through all changes of one account, and leads to its entries in the ledger", async () => {
     await show(`#/account?filter.partyIds=${alice}&filter.assetId=btc&filter.accountTypes=ACCOUNT_TYPE_GENERAL`);
     await expect.poll(async () => (await rowsOf("#changes")()).length, patience).toBe(25);

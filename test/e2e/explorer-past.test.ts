@@ -78,6 +78,14 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     await expect.poll(same, patience).toBe(true);
   }
 
+  test("a URL whose moment cannot be read says so, and shows the present", async () => {
+    const { page, problems } = await world.open(`#/market/${marketId}?at=yesterday`);
+    await expect.poll(textOf(page, "#unread-at"), patience).toContain("“yesterday” is no moment that can be read");
+    expect(await textOf(page, "#moment-text")()).toBe("The present, as it changes.");
+    expect(problems).toEqual([]);
+    await page.context().close();
+  });
+
   test("a URL names a moment, and the book is that of it", async () => {
     const block = blockAt(0.5);
     const { page, problems } = await world.open(fragmentAt(block));

@@ -1,3 +1,4 @@
+import { cut, nameLengthMax } from "../format/names.js";
 import { useAsset } from "./asset-amount.js";
 import { Identifier } from "./identifier.js";
 
@@ -13,7 +14,8 @@ export function AssetName({ assetId, href, use = "" }: AssetNameProps) {
   const asset = useAsset(assetId);
   return (
     <>
-      <Identifier id={assetId} href={href} label={asset?.label} /> <span class="quiet name">{asset?.title ?? use}</span>
+      <Identifier id={assetId} href={href} label={asset?.label} />{" "}
+      <span class="quiet name">{cut(asset?.title ?? use, nameLengthMax)}</span>
     </>
   );
 }

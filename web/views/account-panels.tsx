@@ -1,4 +1,4 @@
-import type { AccountRange } from "../accounts/account-range.js";
+import { type AccountRange, shortTime } from "../accounts/account-range.js";
 import { accountsMax, readAccounts, readBounds, readHistory } from "../accounts/read-account.js";
 import type { AppProps } from "../app.js";
 import { Card } from "../components/card.js";
@@ -80,6 +80,11 @@ export function AccountPanels(props: AccountPanelsProps) {
             assetId={isWhole ? assetId : undefined}
             nameOf={nameOf}
           />
+        )}
+        {newest !== undefined && range.endNs !== undefined && range.endNs > BigInt(newest) && (
+          <p id="beyond-newest" class="quiet">
+            The newest block is of {shortTime(BigInt(newest))} (UTC): nothing is known of later.
+          </p>
         )}
         {!isWhole && <p class="quiet">Only the first {grouped(String(accountsMax))} accounts are read.</p>}
       </Card>

@@ -3,6 +3,7 @@ import { accountOf } from "../accounts/balances.js";
 import { type AccountHistory, changesMax } from "../accounts/read-account.js";
 import { accountHref, accountText } from "../components/account-name.js";
 import { AssetAmount, useAsset } from "../components/asset-amount.js";
+import { AssetName } from "../components/asset-name.js";
 import { BalanceChart } from "../components/balance-chart.js";
 import { Pager } from "../components/pager.js";
 import { Scroll } from "../components/scroll.js";
@@ -59,6 +60,7 @@ interface BalanceChangesProps {
 
 /** The balances that changed, a row for each block and account. */
 export function BalanceChanges({ query, page, history, nameOf }: BalanceChangesProps) {
+  const isOfAll = (query.get("filter.assetId") ?? "") === "";
   return (
     <>
       <Scroll label="Changes">
@@ -82,7 +84,8 @@ export function BalanceChanges({ query, page, history, nameOf }: BalanceChangesP
                   <Time at={node.timestamp} />
                 </th>
                 <td data-label="Account">
-                  <a href={accountHref(accountOf(node))}>{accountText(accountOf(node), nameOf)}</a>
+                  <a href={accountHref(accountOf(node))}>{accountText(accountOf(node), nameOf)}</a>{" "}
+                  {isOfAll && <AssetName assetId={node.assetId} />}
                 </td>
                 <td class="number" data-label="Change">
                   <Move moved={history?.moveOf.get(cursor)} assetId={node.assetId} />

@@ -3,7 +3,7 @@ import type { AppProps } from "../app.js";
 import { minuteUntil, PastMarket } from "../books/past-market.js";
 import { MarketChoice } from "../components/market-choice.js";
 import { TimeControl } from "../components/time-control.js";
-import { enumName } from "../format/names.js";
+import { cut, enumName, nameLengthMax, printable } from "../format/names.js";
 import { useObservable } from "../hooks/observable.js";
 import { lostBooks, staleMarket, staleNetwork } from "../hooks/staleness.js";
 import { useMarketData } from "../hooks/use-market-data.js";
@@ -57,7 +57,7 @@ interface MarketPageProps extends AppProps {
 
 /** All panels of a market that exists. */
 export function MarketPage({ market, shown, ...app }: MarketPageProps) {
-  const { at, interval } = shown;
+  const { at, unreadAt, interval } = shown;
   const { books, status } = app;
   const { id } = market;
   const stream = useObservable(books.stream, (value) => value);
@@ -99,6 +99,12 @@ export function MarketPage({ market, shown, ...app }: MarketPageProps) {
         </p>
         <MarketChoice marketId={id} {...app} />
       </div>
+      {unreadAt !== undefined && (
+        <p id="unread-at" class="notice">
+          “{cut(printable(unreadAt), nameLengthMax)}” is no moment that can be read, such as 2023-01-18 01:09 (UTC).
+          This is the present.
+        </p>
+      )}
       {at === undefined && standstillText !== undefined && <p class="notice">{standstillText}</p>}
       <TimeControl past={past} marketId={id} at={at} oldest={oldest} newest={newest} />
       <CandlesCard marketId={id} interval={interval} places={places} at={at} standstill={standstill} />
