@@ -26,7 +26,7 @@ export const idleTransactionSeconds = 10;
 export const idleConnectionSeconds = 30;
 
 /**
- * The server ends a session that does not send the rest of what it has begun, such as the rows of a LOAD DATA, after this
+ * The server ends a session that does not send the rest of what it has started, such as the rows of a LOAD DATA, after this
  * many seconds. It counts as working meanwhile, so that nothing tells that its connection has died (ConnectionProbe).
  */
 export const restOfStatementSeconds = 3;

@@ -1,6 +1,7 @@
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Service } from "../../src/commands/service.js";
+import { firstIdOfBlock } from "../../src/domain/block-position.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { Network, networkDefaults } from "../../src/simulator/network.js";
@@ -149,9 +150,10 @@ async function busiestSubject(): Promise<Subject & { readonly entries: number }>
 test("a store that got another name is read afresh: the operator's way after a backup was restored", async () => {
   const height = await heightInDatabase();
   const database = openDatabase(url, { connectionsMax: 1 });
-  // As a restored backup does, the place goes back.
+  // As a restored backup does, the place goes back, and the entries with it.
   await database.withConnection(async (connection) => {
     await connection.run("UPDATE progress SET stream_sequence = 5, height = 1");
+    await connection.run(`DELETE FROM ledger_entry WHERE id >= ${firstIdOfBlock(2n)}`);
     await new Promise((resolve) => setTimeout(resolve, 100));
     expect(await heightServed()).toBe(height);
     expect(await entriesServed()).toBe(503);

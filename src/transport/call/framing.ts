@@ -216,7 +216,7 @@ class EnvelopeReader implements RequestReader {
   ) {}
 
   push(chunk: Buffer): void {
-    this.#chunks.push(chunk);
+    this.#chunks = withPiece(this.#chunks, chunk);
     this.#received += chunk.length;
     if (this.#received < this.#expected) return;
     let bytes = joined(this.#chunks);
@@ -235,6 +235,14 @@ class EnvelopeReader implements RequestReader {
   finish(): void {
     if (this.#received > 0) throw malformed("protocol error: incomplete envelope");
   }
+}
+
+/** Pieces of a body that are kept apart. A client may send single bytes, and each piece keeps what it arrived in. */
+const piecesMax = 256;
+
+function withPiece(chunks: Buffer[], chunk: Buffer): Buffer[] {
+  chunks.push(chunk);
+  return chunks.length < piecesMax ? chunks : [Buffer.concat(chunks)];
 }
 
 function joined(chunks: readonly Buffer[]): Buffer {
@@ -281,7 +289,7 @@ class TextEnvelopeReader implements RequestReader {
 
 /** Reads a body that is the message itself. */
 class BodyReader implements RequestReader {
-  readonly #chunks: Buffer[] = [];
+  #chunks: Buffer[] = [];
   #received = 0;
 
   constructor(
@@ -295,7 +303,7 @@ class BodyReader implements RequestReader {
     if (this.#received > bytesMax) {
       throw tooLarge(`message size ${this.#received} is larger than configured readMaxBytes ${bytesMax}`);
     }
-    this.#chunks.push(chunk);
+    this.#chunks = withPiece(this.#chunks, chunk);
   }
 
   finish(): void {

@@ -27,6 +27,7 @@ const closedByPolicy = 1008;
 
 /** A client that is connected. */
 interface Peer {
+  readonly socket: Socket;
   heardAtMs: number;
   messagesSincePing: number;
   bytesSincePing: number;
@@ -46,7 +47,7 @@ export class WebSocketHandler {
       clientTracking: false,
       perMessageDeflate: false,
       maxPayload: options.limits.webSocketMessageBytesMax,
-      closeTimeout: options.limits.stalledReaderMs,
+      closeTimeout: options.limits.breakOffMs,
     };
     this.#handshakes = new WebSocketServer(handshakes);
     this.#handshakes.on("headers", (headers) => {
@@ -114,24 +115,21 @@ export class WebSocketHandler {
 
   /** Messages of clients are ignored, up to a limit. */
   #watch(webSocket: WebSocket, socket: Socket): void {
-    const { webSocketMessagesPerPingMax, webSocketMessageBytesMax, breakOffMs } = this.#options.limits;
+    const { webSocketMessagesPerPingMax, webSocketMessageBytesMax, lingerMs } = this.#options.limits;
     const bytesMax = webSocketMessagesPerPingMax * webSocketMessageBytesMax;
-    const peer = { heardAtMs: performance.now(), messagesSincePing: 0, bytesSincePing: 0 };
+    const peer = { socket, heardAtMs: performance.now(), messagesSincePing: 0, bytesSincePing: 0 };
     this.#peers.set(webSocket, peer);
     webSocket.on("pong", () => {
       peer.heardAtMs = performance.now();
     });
-    let isRefused = false;
+    // From then on, nothing that arrives is read as frames.
     const refuse = (): void => {
-      if (isRefused) return;
-      isRefused = true;
-      const isOpen = webSocket.readyState === webSocket.OPEN;
-      if (isOpen) webSocket.close(closedByPolicy, "TOO_MANY_MESSAGES");
-      setTimeout(() => webSocket.terminate(), isOpen ? breakOffMs : 0).unref();
+      if (webSocket.readyState === webSocket.OPEN) webSocket.close(closedByPolicy, "TOO_MANY_MESSAGES");
+      closeLingering(socket, lingerMs);
     };
     webSocket.on("message", () => {
       peer.messagesSincePing++;
-      if (peer.messagesSincePing > webSocketMessagesPerPingMax) refuse();
+      if (peer.messagesSincePing === webSocketMessagesPerPingMax + 1) refuse();
     });
     // Pings and empty fragments are not messages, but cost work too.
     socket.on("data", (chunk: Buffer) => {
@@ -148,7 +146,7 @@ export class WebSocketHandler {
       peer.messagesSincePing = 0;
       peer.bytesSincePing = 0;
       if (peer.heardAtMs < silentBefore) webSocket.terminate();
-      else webSocket.ping();
+      else if (peer.socket.writable) webSocket.ping();
     }
   }
 }
@@ -158,6 +156,16 @@ function streamMethodOf(match: RouteMatch): Extract<RouteMatch["route"]["method"
   if (method.kind === "server_streaming") return method;
   const message = "a WebSocket is served at the addresses of streams only; use GET here";
   throw new HttpFailure(400, "invalid_argument", "NOT_A_STREAM", message);
+}
+
+/** Final fragment, opcode close. */
+const finalClose = 0x88;
+
+function closeFrame(code: number, reason = ""): Buffer {
+  const text = Buffer.from(reason);
+  const frame = Buffer.from([finalClose, 2 + text.length, 0, 0, ...text]);
+  frame.writeUInt16BE(code, 2);
+  return frame;
 }
 
 /** Switches protocols. The callback is called at once, or never if the client is gone. */
@@ -210,19 +218,24 @@ class WebSocketResponse implements CallWire {
 
   /** Errors follow a completed handshake too, because browsers show neither status nor body of a refused one. */
   finish(error: CallError | undefined): void {
+    const failure = error instanceof Failure ? error : undefined;
+    const last = failure === undefined ? [] : [errorText(failure)];
+    const code = failure === undefined ? closedWell : (closeCodes[failure.code] ?? closedByFailure);
     const { breakOffMs, stalledReaderMs } = this.limits;
-    const hadMessages = this.#webSocket !== undefined;
-    if (!hadMessages) this.start();
-    const webSocket = this.#webSocket;
-    if (webSocket === undefined) return;
-    if (!(error instanceof Failure)) webSocket.close(closedWell);
-    else if (webSocket.readyState === webSocket.OPEN) {
-      this.socket.write(errorText(error));
-      webSocket.close(closeCodes[error.code] ?? closedByFailure, error.reason);
+    if (this.#webSocket?.readyState === this.#webSocket?.OPEN && this.#webSocket !== undefined) {
+      // A peer that reads slowly is at its end later. It may send pings meanwhile: a closed socket would answer with a
+      // reset, and what was not read be lost.
+      closeLingering(this.socket, stalledReaderMs, Buffer.concat([...last, closeFrame(code, failure?.reason)]));
+      return;
     }
-    // The peer should close too; if it does not, the connection is closed. A peer that reads slowly is at its end later:
-    // what it has not read would be lost with its next ping, which a closed socket answers with a reset.
-    const cut = setTimeout(() => this.socket.destroy(), hadMessages ? stalledReaderMs : breakOffMs).unref();
+    if (this.#webSocket === undefined) this.start();
+    const webSocket = this.#webSocket;
+    if (webSocket?.readyState === webSocket?.OPEN) {
+      for (const text of last) this.socket.write(text);
+      webSocket?.close(code, failure?.reason);
+    }
+    // The peer should close too; if it does not, the connection is closed.
+    const cut = setTimeout(() => this.socket.destroy(), breakOffMs).unref();
     this.socket.once("close", () => clearTimeout(cut));
   }
 

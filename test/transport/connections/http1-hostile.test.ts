@@ -12,7 +12,13 @@ import { serveFake } from "../serve-fake.js";
 const streamPath = "/api/v2/stream/markets/depth/updates";
 const exportPath = "/api/v2/ledgerentry/export?alt=media";
 const unaryPath = "/api/v2/market/m";
-const limits = { lingerMs: 50, breakOffMs: 50, headersTimeoutMs: 2_000, requestReceiveTimeoutMs: 2_000 };
+const limits = {
+  lingerMs: 50,
+  breakOffMs: 50,
+  stalledReaderMs: 1_000,
+  headersTimeoutMs: 2_000,
+  requestReceiveTimeoutMs: 2_000,
+};
 const patience = { timeout: 20_000, interval: 10 };
 
 let server: RunningServer;
