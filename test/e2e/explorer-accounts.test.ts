@@ -168,7 +168,7 @@ describe.skipIf(chromium === undefined)("accounts in the explorer", () => {
     );
     await expect
       .poll(textOf("#beyond-newest"), patience)
-      .toMatch(/^The newest block is of 2024-.*nothing is known of later/);
+      .toMatch(/^The newest block is of 2024-.*what came later is not known/);
   });
 
   test("pages through all changes of one account, and leads to its entries in the ledger", async () => {

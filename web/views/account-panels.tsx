@@ -83,7 +83,7 @@ export function AccountPanels(props: AccountPanelsProps) {
         )}
         {newest !== undefined && range.endNs !== undefined && range.endNs > BigInt(newest) && (
           <p id="beyond-newest" class="quiet">
-            The newest block is of {shortTime(BigInt(newest))} (UTC): nothing is known of later.
+            The newest block is of {shortTime(BigInt(newest))} (UTC): what came later is not known.
           </p>
         )}
         {!isWhole && <p class="quiet">Only the first {grouped(String(accountsMax))} accounts are read.</p>}

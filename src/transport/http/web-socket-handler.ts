@@ -222,19 +222,17 @@ class WebSocketResponse implements CallWire {
     const last = failure === undefined ? [] : [errorText(failure)];
     const code = failure === undefined ? closedWell : (closeCodes[failure.code] ?? closedByFailure);
     const { breakOffMs, stalledReaderMs } = this.limits;
-    if (this.#webSocket?.readyState === this.#webSocket?.OPEN && this.#webSocket !== undefined) {
-      // A peer that reads slowly is at its end later. It may send pings meanwhile: a closed socket would answer with a
-      // reset, and what was not read be lost.
-      closeLingering(this.socket, stalledReaderMs, Buffer.concat([...last, closeFrame(code, failure?.reason)]));
-      return;
-    }
-    if (this.#webSocket === undefined) this.start();
+    const hadStarted = this.#webSocket !== undefined;
+    if (!hadStarted) this.start();
     const webSocket = this.#webSocket;
     if (webSocket?.readyState === webSocket?.OPEN) {
-      for (const text of last) this.socket.write(text);
-      webSocket?.close(code, failure?.reason);
+      // A peer that reads slowly reaches the end later. It may send pings until then: a closed socket would answer with a
+      // reset, which drops what was not read.
+      const waitMs = hadStarted ? stalledReaderMs : breakOffMs;
+      closeLingering(this.socket, waitMs, Buffer.concat([...last, closeFrame(code, failure?.reason)]));
+      return;
     }
-    // The peer should close too; if it does not, the connection is closed.
+    // The peer is closing. If it does not, the connection is closed.
     const cut = setTimeout(() => this.socket.destroy(), breakOffMs).unref();
     this.socket.once("close", () => clearTimeout(cut));
   }

@@ -194,19 +194,6 @@ test("a reader that is slow, and sends pings, gets everything behind the end of 
   expect(messages).toHaveLength(20);
 });
 
-test("a peer that has what a stream sent, and does not hang up, is cut", async () => {
-  await server.close();
-  ({ server, service } = await serveFake({ limits: { ...limits, stalledReaderMs: 300 } }));
-  const connection = await RawConnection.open(server.address.port, true);
-  await connection.send(rawUpgrade(path));
-  await expect.poll(() => service.streams.length).toBe(1);
-  stream().give(depthUpdate(1n));
-  stream().end();
-  await expect.poll(() => connection.received).toContain("result");
-  await connection.ending();
-  connection.close();
-});
-
 describe("another upgrade is left aside", () => {
   const wish = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"];
 
