@@ -53,7 +53,10 @@ export class LiveReader {
     this.#resumed = isFirst ? new Set() : new Set(this.#numbers.keys());
     try {
       const signal = AbortSignal.any([context.signal, silence.signal]);
-      const where = { port: service.port, localAddress: randomAddress(random), signal, cutAfterBytes };
+      const forgetId = () => {
+        this.#lastEventId = undefined;
+      };
+      const where = { port: service.port, localAddress: randomAddress(random), signal, cutAfterBytes, forgetId };
       const path = "/api/v2/stream/markets/depth/updates";
       for await (const { message, id } of events<{ update: DepthUpdate[] }>(path, where, this.#lastEventId)) {
         silence.heard();

@@ -149,10 +149,22 @@ export class PastQuestions {
     const request = { marketId: past.id, maxDepth: BigInt(maxDepth), [fieldOf(place.name)]: place.value };
     const get = other === undefined ? over(asked.client, path) : overRpc(other, request);
     const what = { ...asked, name: `${asked.name} ${other?.protocol ?? "REST"}` };
-    await this.#judge("past book", { asked: what, path, get }, past, [place.block, this.#neededFor(place)], (body) => {
-      const expected = depthAtText(past, place.block, maxDepth);
-      return body === expected ? undefined : difference(body, expected);
-    });
+    await this.#judge(
+      "past book",
+      { asked: what, path, get },
+      past,
+      [place.block, this.#neededFor(place)],
+      (body, isImmutable) => {
+        const expected = depthAtText(past, place.block, maxDepth);
+        if (body === expected) return undefined;
+        // The service may not have that end of the block yet, and may say so only by not calling the book immutable.
+        const earlier = this.kept.oracle.blocks[place.block.index - 1];
+        const isEarlier =
+          earlier !== undefined && earlier.timeNs === place.block.timeNs && earlier.height === place.block.height;
+        const mayBeEarlier = isEarlier && !isImmutable && asked.mayLack(place.block);
+        return mayBeEarlier && body === depthAtText(past, earlier, maxDepth) ? undefined : difference(body, expected);
+      },
+    );
   }
 
   /** Beyond the newest block, or not a request. */
@@ -258,7 +270,7 @@ export class PastQuestions {
     past: MarketPast,
     /** Where the standing of the market decides, and the newest block that the response depends on. */
     [block, newest]: readonly [BlockEnd, BlockEnd],
-    differs: (body: string) => string | undefined,
+    differs: (body: string, isImmutable: boolean) => string | undefined,
   ): Promise<boolean> {
     const before = this.kept.standing(past, block);
     const response = await get();
@@ -271,7 +283,8 @@ export class PastQuestions {
     // A service may know sooner than the harness that the past is kept again.
     const mayBeKept = standings.some(({ kind }) => kind === "whole") || this.kept.isLosing(0);
     const problem = mayBeKept
-      ? (differs(response.body) ?? this.#cacheProblem(response.headers, block))
+      ? (differs(response.body, /immutable/.test(response.headers["cache-control"] ?? "")) ??
+        this.#cacheProblem(response.headers, block))
       : `it was served: ${response.body.slice(0, 200)}`;
     if (problem === undefined) this.tally.right(kind);
     else this.tally.wrong(kind, place, problem);

@@ -32,6 +32,8 @@ export interface StreamPlace {
   readonly signal: AbortSignal;
   /** The connection breaks after so many bytes of the response; undefined: it does not. */
   readonly cutAfterBytes?: number | undefined;
+  /** Called for an event with an empty `id:`, with which a browser does not come back. */
+  readonly forgetId?: () => void;
 }
 
 /** The messages of a replay. @throws CallFailure */
@@ -89,7 +91,7 @@ export async function* events<Message>(
   let bytes = 0;
   for await (const line of everyLine(chunks)) {
     bytes += line.length + 1;
-    if (line.startsWith("id:")) id = line.slice(3).trim();
+    if (line.startsWith("id:")) id = idIn(line, place);
     else if (line.startsWith("event:")) name = line.slice(6).trim();
     else if (line.startsWith("data:")) data += line.slice(5);
     else if (line === "" && data !== "") {
@@ -99,6 +101,12 @@ export async function* events<Message>(
       [id, name, data, bytes] = [undefined, "", "", 0];
     }
   }
+}
+
+function idIn(line: string, { forgetId }: StreamPlace): string {
+  const id = line.slice(3).trim();
+  if (id === "") forgetId?.();
+  return id;
 }
 
 async function open(path: string, place: StreamPlace, headers: Record<string, string>) {
