@@ -582,10 +582,13 @@ describe("another loader writes the same block while the connection is away", ()
       yield Buffer.concat(frames.slice(0, 2));
       while ((await store.query("SELECT height FROM block")).length === 0) await sleep(5);
       proxy.cut();
+      // Whether or not the loader asks for more: a cut before its commit's response lets it ask for nothing.
+      const restored = sleep(10 * inputIdleMs)
+        .then(between)
+        .finally(() => proxy.restore());
+      restored.catch(() => {});
       yield Buffer.concat(frames.slice(2));
-      await sleep(10 * inputIdleMs);
-      await between();
-      proxy.restore();
+      await restored;
     }
     try {
       return await load({ database: proxy.url, sources: [streamSource(blocks(), "around")], log, ...options });
