@@ -183,7 +183,9 @@ const nearestChange: FindNearest = async (reader, marketId, streamSequence) => {
   const block = await nearestBook(reader, marketId, streamSequence);
   if (block === undefined || block.streamSequence <= streamSequence) return block;
   const begins = await beginOfPart(reader, marketId, block.streamSequence + 1n);
-  return { ...block, streamSequence: begins ?? block.streamSequence };
+  // A later one if the loader dropped this one meanwhile.
+  const isOfBlock = begins !== undefined && begins <= block.streamSequence;
+  return isOfBlock ? { ...block, streamSequence: begins } : block;
 };
 
 /** The part of a range that hangs together, from its beginning on; of a list that begins with the newest, from its end on. */

@@ -105,31 +105,62 @@ test.each([
   expect(await page({ size: 100, cursor: kept })).toEqual(placesFrom(kept + 1n));
 });
 
+/** Drops segments once while a list is read, before the statement `isNext`. */
+async function dropping<T>(isNext: (sql: string) => boolean, read: () => Promise<T>): Promise<T> {
+  const { lease } = history.past;
+  let isDropped = false;
+  const spy = vi.spyOn(history.past, "lease").mockImplementation((of, use, place) => {
+    const between = async (reader: Reader) => {
+      const query = reader.query.bind(reader);
+      reader.query = async (sql, parameters) => {
+        if (!isDropped && isNext(sql)) {
+          isDropped = true;
+          await past.prune(newest() - 10n);
+        }
+        return query(sql, parameters);
+      };
+      return use(reader);
+    };
+    return lease.call(history.past, of, between, place) as never;
+  });
+  const result = await read().finally(() => spy.mockRestore());
+  expect(isDropped).toBe(true);
+  return result;
+}
+
+/** The second statement that reads a segment: the first finds where the list begins. */
+function secondOfSegments(): (sql: string) => boolean {
+  let segmentsRead = 0;
+  return (sql) => sql.includes("p.body") && ++segmentsRead === 2;
+}
+
 test("a page whose segments are dropped while it is read is an error, or begins with the oldest that is kept", async () => {
   await change(40);
   const [cursor = 0n] = await page({ size: 1 });
-  const { lease } = history.past;
-  /** Drops segments once, between the statement that finds where the list begins and the one that reads it. */
-  const dropping = async <T>(read: () => Promise<T>): Promise<T> => {
-    let segmentsRead = 0;
-    const spy = vi.spyOn(history.past, "lease").mockImplementation((of, use, place) => {
-      const between = async (reader: Reader) => {
-        const query = reader.query.bind(reader);
-        reader.query = async (sql, parameters) => {
-          if (sql.includes("p.body") && ++segmentsRead === 2) await past.prune(newest() - 10n);
-          return query(sql, parameters);
-        };
-        return use(reader);
-      };
-      return lease.call(history.past, of, between, place) as never;
-    });
-    return read().finally(() => spy.mockRestore());
-  };
-  const failure = await failureOf(dropping(() => page({ cursor })));
+  const failure = await failureOf(dropping(secondOfSegments(), () => page({ cursor })));
   expect(failure).toMatchObject({ code: "failed_precondition", reason: "HISTORY_NOT_KEPT" });
   await change(40);
-  const whole = await dropping(() => page({ size: 100 }));
+  const whole = await dropping(secondOfSegments(), () => page({ size: 100 }));
   expect(whole).toEqual(placesFrom((await oldest()) + 1n));
+});
+
+test("an error whose nearest block is dropped while it is found names a block", async () => {
+  await change(40);
+  const [cursor = 0n] = await page({ size: 1 });
+  await change(20);
+  await past.prune(newest() - 40n);
+  expect(cursor).toBeLessThan(await oldest());
+  let isFound = false;
+  /** Asks where the part of the block begins that was found behind the cursor. */
+  const isOfPart = (sql: string) => {
+    const wasFound = isFound;
+    isFound ||= sql.includes(`first_sequence > ${cursor}`);
+    return wasFound && sql.includes("first_sequence <");
+  };
+  const failure = await failureOf(dropping(isOfPart, () => page({ cursor })));
+  expect(failure.reason).toBe("HISTORY_NOT_KEPT");
+  const [height, place] = ["nearest_height", "nearest_stream_sequence"].map((name) => failure.reasonMetadata[name]);
+  expect(past.at(BigInt(place ?? 0))?.height).toBe(BigInt(height ?? 0));
 });
 
 test("a page on the other side of a gap is an error that names the cursor's own block", async () => {
