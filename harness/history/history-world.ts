@@ -168,7 +168,7 @@ export class HistoryWorld {
   /** A loader that keeps no past loads for a while: an earlier release, or one that was told so. */
   async leaveOut(by: "previous release" | "off", ms: number): Promise<void> {
     await this.loader.stop(10_000);
-    const [before] = await this.primary.run("SELECT stream_sequence, history_sequence FROM marketd.progress");
+    const before = await this.#progress();
     const hadKept = BigInt(before?.["history_sequence"]) === BigInt(before?.["stream_sequence"]);
     this.context.report.check("a loader keeps the past of all that it loads", hadKept, () => JSON.stringify(before));
     const gap = this.kept.leaveOut(this.oracle.blockAt("sequence", BigInt(before?.["stream_sequence"])));
@@ -179,7 +179,7 @@ export class HistoryWorld {
     await delay(ms);
     await other?.stop(10_000);
     this.keepBooks = keepBooks;
-    const [after] = await this.primary.run("SELECT stream_sequence FROM marketd.progress");
+    const after = await this.#progress();
     gap.until = this.oracle.blockAt("sequence", BigInt(after?.["stream_sequence"]));
     this.loader.start();
     const isKept = async () => {
@@ -238,6 +238,13 @@ export class HistoryWorld {
     const word = this.replica.kind === "mariadb" ? "MASTER TO MASTER" : "REPLICATION SOURCE TO SOURCE";
     await this.replica.run(`CHANGE ${word}_DELAY = ${lagSeconds}`);
     await this.replica.run("START REPLICA");
+  }
+
+  /** How far loaders have come that ended. A locking read waits for a commit that is still under way. */
+  async #progress() {
+    const columns = "stream_sequence, history_sequence";
+    const [progress] = await this.primary.run(`SELECT ${columns} FROM marketd.progress FOR UPDATE`);
+    return progress;
   }
 
   #advance(timeNs: bigint): void {

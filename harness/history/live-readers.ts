@@ -107,7 +107,8 @@ export class LiveReader {
       const expected = isResumed ? this.#numbers.get(marketId) : held?.sequenceNumber;
       if (previous !== expected) return `${what}, where ${expected} was held`;
       if (sequenceNumber <= previous) return `${what} goes back`;
-      if (beganAnewBetween(past, held?.index, published)) return `${what}, which begins anew in between`;
+      const anew = beganAnewBetween(past, held?.index, published);
+      if (anew !== undefined) return `${what} (block ${published?.block.index}), which begins anew: ${anew}`;
     }
     const book = previous === 0n || held === undefined ? new Book() : held.book;
     setLevels(book, 1, update.buy);
@@ -121,15 +122,17 @@ export class LiveReader {
 
 /**
  * Whether a market has other decimals than with its last update, or was stale for so long that no poll of a service can
- * have missed it.
+ * have missed it: what is wrong, if so.
  */
-function beganAnewBetween(past: MarketPast, from: number | undefined, now: PublishedUpdate | undefined): boolean {
-  if (from === undefined || now === undefined || now.block.index <= from) return false;
+function beganAnewBetween(past: MarketPast, from: number | undefined, now: PublishedUpdate | undefined) {
+  if (from === undefined || now === undefined || now.block.index <= from) return undefined;
   const to = now.block.index;
   const [before, after] = [past.decimals.at(from), past.decimals.at(to)];
-  if (before?.price !== after?.price || before?.size !== after?.size) return true;
-  return past.eras.some(({ block, isStale }) => {
+  const scales = (decimals = before) => `${decimals?.price} ${decimals?.size}`;
+  if (scales(before) !== scales(after)) return `decimals ${scales(before)} at block ${from}, and then ${scales(after)}`;
+  const stale = past.eras.find(({ block, isStale }) => {
     const healedNs = past.eraAfter(block.index)?.block.timeNs ?? block.timeNs;
     return isStale && from < block.index && block.index <= to && healedNs - block.timeNs > pollNsMax;
   });
+  return stale && `held since block ${from}, stale at block ${stale.block.index}`;
 }
