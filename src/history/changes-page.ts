@@ -21,6 +21,7 @@ import {
   hasBook,
   nearestBook,
   notKept,
+  requireBookBehind,
   requirePassed,
   requireSegment,
   withBooks,
@@ -166,7 +167,11 @@ async function boundsOf(
   const firstEnd = first.block?.streamSequence ?? end;
   // Blocks are loaded whose past is not kept: a list must not begin with them.
   const isOff = kept < newest;
-  if (isOff && ((from !== undefined && firstEnd > kept) || (newestFirst && end < wanted))) {
+  const endsBehind = async () => {
+    const { block } = await readBlockAt(reader, { streamSequence: wanted - 1n });
+    return block !== undefined && block.streamSequence > kept;
+  };
+  if (isOff && ((from !== undefined && firstEnd > kept) || (newestFirst && (await endsBehind())))) {
     throw notKept(await nearestChange(reader, marketId, kept));
   }
   if (from === undefined) return { bounds: { from: 0n, firstEnd: 0n, until: end }, reach };
@@ -200,8 +205,9 @@ async function clip(reader: Reader, marketId: string, wanted: Wanted, newestFirs
     return from;
   };
   if (newestFirst) {
-    if (until > 0n) await requireSegment(reader, { ...request, streamSequence: until - 1n }, nearestChange);
-    return { from: await partBefore(until), until };
+    if (until === 0n) return { from, until };
+    const end = await requireBookBehind(reader, { ...request, streamSequence: until - 1n }, nearestChange);
+    return { from: await partBefore(end), until: end };
   }
   const first = firstEnd === 0n ? (await readBegin(reader, marketId, {}, withBooks))?.streamSequence : firstEnd;
   if (first === undefined) return { from: until, until };

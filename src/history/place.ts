@@ -80,8 +80,36 @@ export async function requireSegment(
   request: SegmentRequest,
   findNearest: FindNearest,
 ): Promise<StoredSegment> {
+  return withBook(reader, request, await readSegment(reader, request), findNearest);
+}
+
+/**
+ * The place behind the last block up to that of the request: behind that block, a part may begin that is not kept.
+ * @throws Failure as {@link requireSegment} if the market's book is not known at the end of that block
+ */
+export async function requireBookBehind(
+  reader: Reader,
+  request: SegmentRequest,
+  findNearest: FindNearest,
+): Promise<bigint> {
+  const { streamSequence } = request;
   const segment = await readSegment(reader, request);
-  const { marketId, streamSequence } = request;
+  if (segment?.state === segmentStates.notKept) {
+    const { firstSequence } = segment;
+    const { block } = await readBlockAt(reader, { streamSequence: firstSequence }, true);
+    const isBehind = block === undefined || block.streamSequence > streamSequence;
+    if (isBehind) return requireBookBehind(reader, { ...request, streamSequence: firstSequence - 1n }, findNearest);
+  }
+  await withBook(reader, request, segment, findNearest);
+  return streamSequence + 1n;
+}
+
+async function withBook(
+  reader: Reader,
+  { marketId, streamSequence }: SegmentRequest,
+  segment: StoredSegment | undefined,
+  findNearest: FindNearest,
+): Promise<StoredSegment> {
   if (segment === undefined) throw await beforeOldest(reader, marketId, findNearest);
   if (withBooks.includes(segment.state)) return segment;
   const nearest = await findNearest(reader, marketId, streamSequence);

@@ -187,6 +187,26 @@ test("a page on the other side of a gap is an error that names the cursor's own 
   );
 });
 
+test("a list of the newest first ends before a part that is not kept, wherever its end is in between", async () => {
+  await change(3);
+  const kept = newest();
+  await change(1, { unkept: true });
+  const lost = newest();
+  const listed = async (until: bigint) => {
+    const range = { from: undefined, until: { streamSequence: until } };
+    const order = { newestFirst: true, size: 3, backwards: false, cursor: undefined };
+    const { changes } = await readChanges(history.past, "a", range, order, call());
+    return changes.map(({ block }) => block.streamSequence);
+  };
+  const before = placesFrom(0n).filter((place) => place <= kept);
+  // While nothing is kept, and once it is again.
+  for (const blocks of [0, 3]) {
+    await change(blocks);
+    for (const until of [kept + 1n, kept + 2n, lost]) expect(await listed(until)).toEqual(before.slice(-3).reverse());
+    expect(await failureOf(listed(lost + 1n))).toMatchObject({ reason: "HISTORY_NOT_KEPT" });
+  }
+});
+
 test("a market whose segment was dropped since a replay was planned is not kept at first, and then whole", async () => {
   await change(20);
   const [begins] = await history.past.lease(undefined, (reader) => readOldestBegins(reader, ["a"]));
