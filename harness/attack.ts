@@ -9,6 +9,7 @@ import { http2Attacks } from "./attack/http2-attacks.js";
 import { limitAttacks } from "./attack/limit-attacks.js";
 import { hostileLists, longLists, longPreferences, packedLists } from "./attack/list-attacks.js";
 import { loadAttacks } from "./attack/load-attacks.js";
+import { pieceFloods } from "./attack/piece-floods.js";
 import { unreadStreams } from "./attack/stream-attacks.js";
 import { Tally } from "./attack/tally.js";
 import { type Holding, Target } from "./attack/target.js";
@@ -62,6 +63,7 @@ const roundMinMs = 2_000;
 
 const cheap = [
   ...http1Attacks,
+  ...pieceFloods,
   ...http2Attacks,
   ...loadAttacks,
   hostileLists,

@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import type { TransportLimits } from "../options.js";
 import { earlyCancelMs } from "./connection-admission.js";
 import { closeLingering } from "./raw-sockets.js";
-import { holdsMoreThanOne, RequestFeeder } from "./request-feeder.js";
+import { isFedFromStart, RequestFeeder } from "./request-feeder.js";
 
 const ignoreError = (): void => {};
 
@@ -22,8 +22,9 @@ interface ConnectionEvents {
  * An HTTP/1.1 connection. Requests are answered one at a time: a request that arrives before the previous response has
  * left waits, and nothing of it is computed. A connection with a waiting request is not read.
  *
- * Node's parser turns everything that it is given at once, up to 64 KiB, into requests. So a connection that pipelines
- * is read by a {@link RequestFeeder}, which gives the parser one request at a time. This makes other requests dearer,
+ * Node's parser turns everything that it is given at once, up to 64 KiB, into requests, or into pieces of a body that is
+ * sent in chunks. So a connection that sends either is read by a {@link RequestFeeder}, which gives the parser one
+ * request at a time, and bodies in turns. This makes other requests dearer,
  * because Node's parser otherwise reads from the kernel itself. On other connections, more than `unansweredRequestsMax`
  * requests in one packet end the connection, unless it begins with them.
  */
@@ -72,15 +73,16 @@ export class Http1Connection {
 
   /**
    * Called once Node's server listens to the socket, before anything is read. The parser is given one request at a time
-   * if that is required, or if the `first` bytes pipeline.
+   * if that is required, or if the `first` bytes are many.
    */
   started(first: Buffer | undefined, oneByOne: boolean): void {
-    if (oneByOne || (first !== undefined && holdsMoreThanOne(first))) this.#feeder.start();
+    if (oneByOne || (first !== undefined && isFedFromStart(first))) this.#feeder.start();
   }
 
   /** Node's parser made a request. `handle` is called when its turn comes, if ever. */
   accept(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
     if (this.#released) return;
+    if (request.headers["transfer-encoding"] !== undefined) this.#feedSoon();
     if (this.#response === undefined && this.#waiting.length === 0 && !this.#draining) {
       this.#begin(request, response, handle);
     } else {
@@ -188,10 +190,14 @@ export class Http1Connection {
     // The client may have a response before the socket reports that it was written.
     const pipelines = this.#waiting.length > 0 || this.#response?.writableEnded !== true;
     this.#waiting.push(begin);
-    // Once the parser has processed what it was given; it may release the socket before.
-    if (pipelines) process.nextTick(() => this.#feeder.startSoon());
+    if (pipelines) this.#feedSoon();
     this.#settleKeepAlive();
     if (this.#response === undefined) setImmediate(this.#proceed);
+  }
+
+  /** Starts to feed once the parser has processed what it was given; it may release the socket before. */
+  #feedSoon(): void {
+    process.nextTick(() => this.#feeder.startSoon());
   }
 
   /** Does the next piece of work: one per turn of the event loop, so that other connections get theirs. */

@@ -44,7 +44,8 @@ export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: 
   socket.setTimeout(timeoutMs);
 }
 
-const discard = (): void => {};
+/** What is read and discarded of a connection that ends. The rest of a flood is left to the kernel. */
+const discardedBytesMax = 2 ** 20;
 
 /**
  * Ends a connection so that its peer receives everything that was written (RFC 9112, 9.6). Sends `lastBytes` and a FIN,
@@ -52,8 +53,12 @@ const discard = (): void => {};
  * discard a response that the peer has not read. The connection is closed `lingerMs` after the last byte was written.
  */
 export function closeLingering(socket: Socket, lingerMs: number, lastBytes?: Uint8Array): void {
+  let discardedBytes = 0;
   socket.removeAllListeners("data");
-  socket.on("data", discard);
+  socket.on("data", (chunk: Buffer) => {
+    discardedBytes += chunk.length;
+    if (discardedBytes > discardedBytesMax) socket.pause();
+  });
   // For a peer that does not take the last bytes (watchStalled). An upgraded socket has no listener of Node's.
   socket.once("timeout", () => socket.destroy());
   socket.resume();

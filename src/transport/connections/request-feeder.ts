@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import { WorkPacer } from "../../domain/work-pacer.js";
 
 const endOfHeaders = Buffer.from("\r\n\r\n");
 
@@ -8,8 +9,15 @@ const letterH = 0x48;
 
 const noBytes = Buffer.alloc(0);
 
-/** Whether the first bytes of a connection are a whole request without body, and more. */
-export function holdsMoreThanOne(bytes: Buffer): boolean {
+/** Bytes of a body that the parser is given at once: each chunk of it may have a single byte, and is work of its own. */
+const turnBytesMax = 8 * 1024;
+
+/** Connections take turns in more than that. */
+const turns = new WorkPacer();
+
+/** Whether the first bytes of a connection are more than one turn's, or a whole request without body and more. */
+export function isFedFromStart(bytes: Buffer): boolean {
+  if (bytes.length > turnBytesMax) return true;
   const end = bytes.indexOf(endOfHeaders) + endOfHeaders.length;
   const hasNoBody = bytes[0] === letterG || bytes[0] === letterH;
   return hasNoBody && end >= endOfHeaders.length && end < bytes.length;
@@ -38,6 +46,8 @@ export class RequestFeeder {
   #held: Buffer = noBytes;
   /** Reading is paused because bytes are held. */
   #paused = false;
+  /** What is held is given in its turn. */
+  #waits = false;
   #stopped = false;
 
   constructor(
@@ -93,12 +103,11 @@ export class RequestFeeder {
    * more is read.
    */
   feed(): void {
-    while (this.#held.length > 0 && !this.host.isBusy()) {
-      const held = this.#held;
-      const head = held.indexOf(endOfHeaders) + endOfHeaders.length;
-      const end = head < endOfHeaders.length ? held.length : head;
-      this.#held = held.subarray(end);
-      this.#parse?.(held.subarray(0, end));
+    while (this.#held.length > 0 && !this.#waits && !this.host.isBusy()) {
+      const head = this.#held.indexOf(endOfHeaders) + endOfHeaders.length;
+      const end = head < endOfHeaders.length ? this.#held.length : head;
+      if (end <= turnBytesMax) this.#give(end);
+      else this.#giveInTurn();
     }
     if (this.#held.length > 0) {
       this.#paused = true;
@@ -108,6 +117,22 @@ export class RequestFeeder {
       this.#paused = false;
       this.socket.resume();
     }
+  }
+
+  #give(bytes: number): void {
+    const held = this.#held;
+    this.#held = held.subarray(bytes);
+    this.#parse?.(held.subarray(0, bytes));
+  }
+
+  #giveInTurn(): void {
+    this.#waits = true;
+    const give = (): void => {
+      this.#waits = false;
+      if (!this.host.isBusy()) this.#give(turnBytesMax);
+      this.feed();
+    };
+    turns.push(give, 0, this.socket.remoteAddress);
   }
 
   /** Node resumes a socket for its own reasons, such as the end of a response. */

@@ -47,6 +47,9 @@ export class WebSocketHandler {
       clientTracking: false,
       perMessageDeflate: false,
       maxPayload: options.limits.webSocketMessageBytesMax,
+      maxFragments: options.limits.webSocketMessagesPerPingMax,
+      // One frame of a connection in a turn of the event loop: a packet may hold ten thousand.
+      allowSynchronousEvents: false,
       closeTimeout: options.limits.breakOffMs,
     };
     this.#handshakes = new WebSocketServer(handshakes);

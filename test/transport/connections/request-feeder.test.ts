@@ -1,4 +1,5 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { setImmediate, setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
@@ -257,5 +258,39 @@ describe("a connection that pipelines", () => {
     expect(asked).toBeLessThan(500);
     connection.socket.resume();
     for (let i = 0; i < 2_000; i++) expect((await connection.response()).status).toBe(200);
+  });
+});
+
+describe("a body in chunks of a byte", () => {
+  const padding = 40_000;
+  const body = `${" ".repeat(padding)}{"marketId":"m"}`;
+  const chunks = [...body].map((byte) => `1\r\n${byte}\r\n`).join("");
+  const head =
+    "POST /datanode.api.v2.TradingDataService/GetMarket HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+  const post = `${head}Transfer-Encoding: chunked\r\n\r\n`;
+
+  test.each([
+    ["its head is alone", [post, `${chunks}0\r\n\r\n`]],
+    ["it comes at once", [`${post}${chunks}0\r\n\r\n`]],
+  ])("is read in turns of the event loop: %s", async (_name, packets) => {
+    let inTurn = 0;
+    let mostInTurn = 0;
+    const watch = (message: unknown): void => {
+      (message as { readonly request: IncomingMessage }).request.on("data", () => {
+        if (inTurn++ === 0) void setImmediate().then(() => (inTurn = 0));
+        mostInTurn = Math.max(mostInTurn, inTurn);
+      });
+    };
+    subscribe("http.server.request.start", watch);
+    await serveMarket(() => marketResponse("m"));
+    const connection = await connect();
+    await connection.send(...packets);
+    expect((await connection.response()).body).toContain('"m"');
+    unsubscribe("http.server.request.start", watch);
+    expect(mostInTurn).toBeGreaterThan(100);
+    expect(mostInTurn).toBeLessThan(3_000);
+    // The connection can be used again.
+    await connection.send(get("/api/v2/market/m"));
+    expect((await connection.response()).status).toBe(200);
   });
 });

@@ -1,0 +1,99 @@
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { data, headers, postFields, preface, settings } from "../../test/support/http2-frames.js";
+import type { Attack, Round } from "./attack.js";
+import { RawConnection } from "./raw-connection.js";
+
+const host = "Host: marketd\r\n";
+const service = "/datanode.api.v2.TradingDataService";
+const streamPath = "/api/v2/stream/markets/depth/updates";
+
+/** Pieces so small that each is far more work than its bytes. */
+interface Flood {
+  readonly name: string;
+  /** What a connection begins with. */
+  readonly begin: string;
+  /** What it sends behind the response, with the first pieces. */
+  readonly next?: string;
+  readonly piece: string;
+  /** Connections at once, each from an address of its own. */
+  readonly width: number;
+  /** Bytes of pieces after which a connection is closed and another opened; default: none. */
+  readonly bytesMax?: number;
+}
+
+const chunk = "1\r\n \r\n";
+
+function chunkedPost(method: string): string {
+  const head = `POST ${service}/${method} HTTP/1.1\r\n${host}Content-Type: application/json\r\n`;
+  return `${head}Transfer-Encoding: chunked\r\n\r\n`;
+}
+
+/** Frames that a client masks, with zeros. */
+function webSocketFlood(name: string, piece: string, first = ""): Flood {
+  const key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+  const upgrade = `GET ${streamPath} HTTP/1.1\r\n${host}Connection: Upgrade\r\nUpgrade: websocket\r\n${key}\r\n`;
+  return { name: `WebSocket ${name}`, begin: upgrade + first, piece, width: 40 };
+}
+
+function http2Flood(name: string, payload: string): Flood {
+  const request = headers(1, postFields(`${service}/GetMarket`, "application/grpc"));
+  const begin = Buffer.concat([preface, settings(), request]).toString("latin1");
+  return { name, begin, piece: data(1, Buffer.from(payload)).toString("latin1"), width: 12 };
+}
+
+/** What the kernel holds of a connection that is not read, about. */
+const packetBytes = 64 * 1024;
+
+const floods: readonly Flood[] = [
+  { name: "chunks of a byte", begin: chunkedPost("GetMarket"), piece: chunk, width: 12 },
+  { name: "refused chunks of a byte", begin: chunkedPost("Nothing"), piece: chunk, width: 12 },
+  {
+    name: "chunks of a byte behind another request",
+    begin: `GET /healthz HTTP/1.1\r\n${host}\r\n`,
+    next: chunkedPost("GetMarket"),
+    piece: chunk,
+    width: 12,
+    bytesMax: packetBytes,
+  },
+  webSocketFlood("texts", "\x81\x81\0\0\0\0a"),
+  webSocketFlood("pongs", "\x8a\x80\0\0\0\0"),
+  webSocketFlood("continuations", "\0\x80\0\0\0\0", "\x01\x80\0\0\0\0"),
+  http2Flood("HTTP/2 data of a byte", " "),
+  http2Flood("HTTP/2 data of nothing", ""),
+];
+
+/** How long one kind lasts at least: others' percentile takes a hundred calls. */
+const floodMs = 4_000;
+
+/** Sends as fast as the server takes it, and again on another connection, until the time is over. */
+async function flood(round: Round, until: number, kind: Flood, n: number): Promise<void> {
+  const pieces = Buffer.from(kind.piece.repeat(packetBytes / kind.piece.length), "latin1");
+  const { bytesMax = Number.POSITIVE_INFINITY } = kind;
+  while (performance.now() < until && round.target.alive) {
+    const connection = await RawConnection.open(round.target.port, round.tally, `127.0.8.${1 + n}`);
+    if (connection === undefined) continue;
+    round.tally.requests++;
+    connection.write(kind.begin);
+    await connection.untilReceived(1, 50);
+    const { socket } = connection;
+    socket.write(Buffer.concat([Buffer.from(kind.next ?? "", "latin1"), pieces]));
+    for (let sent = pieces.length; !connection.ended && performance.now() < until; sent += pieces.length) {
+      if (socket.writableNeedDrain) await Promise.race([once(socket, "drain").catch(() => {}), sleep(100)]);
+      if (sent >= bytesMax || socket.destroyed) break;
+      if (!socket.writableNeedDrain) socket.write(pieces);
+    }
+    connection.tallyResponses(round.tally, () => kind.name);
+    connection.close();
+  }
+}
+
+/** Attacks by requests in the smallest pieces. */
+export const pieceFloods: readonly Attack[] = floods.map((kind) => ({
+  name: `flood: ${kind.name}`,
+  expects: "bounded memory, and no starvation",
+  run: async (round) => {
+    const until = Math.max(round.until, performance.now() + floodMs);
+    await Promise.all(Array.from({ length: kind.width }, (_, n) => flood(round, until, kind, n)));
+  },
+}));
