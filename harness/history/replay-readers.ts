@@ -3,7 +3,7 @@ import { CallFailure } from "../chaos/call-failure.js";
 import type { RandomSource } from "../chaos/random-source.js";
 import { type ListedChange, listedChanges, wholeBookText } from "./expected.js";
 import type { KeptPast } from "./kept-past.js";
-import type { BlockEnd } from "./market-past.js";
+import type { BlockEnd, MarketPast } from "./market-past.js";
 import type { PastQuestions } from "./past-questions.js";
 import { isRefusal } from "./past-questions.js";
 import { type ReplayRequest, replay, replayProtocols } from "./replay-client.js";
@@ -138,11 +138,9 @@ export async function replayToEnd(context: ReplayContext): Promise<void> {
       ? "it ended without a block"
       : (beginsElsewhere(kept, books, from) ?? books.differsAt(end));
   if (missing !== undefined) return tally.wrong(kind, place, missing);
-  const run = kept.run(past, from);
-  if (everyUpdate && run !== undefined && (run.end === undefined || run.end.index > last)) {
-    const problem = differsFromChanges(updates, listedChanges(past, run, from.index + 1, last + 1));
-    if (problem !== undefined) return tally.wrong(kind, place, problem);
-  }
+  const changes = everyUpdate ? changesBetween(kept, past, from, last) : undefined;
+  const problem = changes && differsFromChanges(updates, changes);
+  if (problem !== undefined) return tally.wrong(kind, place, problem);
   tally.right(kind);
 }
 
@@ -150,6 +148,13 @@ export async function replayToEnd(context: ReplayContext): Promise<void> {
 function beginsElsewhere(kept: KeptPast, { first }: ReplayedBooks, from: BlockEnd): string | undefined {
   if (first === undefined || first.index === from.index || kept.mayBePruned(from)) return undefined;
   return `it begins with block ${first.index} and not with ${from.index}`;
+}
+
+/** The changes that a replay of every update has for certain; undefined: there is a gap, or what is old may be removed. */
+function changesBetween(kept: KeptPast, past: MarketPast, from: BlockEnd, last: number): ListedChange[] | undefined {
+  const run = kept.run(past, from);
+  if (run === undefined || (run.end !== undefined && run.end.index <= last) || kept.mayBePruned(from)) return undefined;
+  return listedChanges(past, run, from.index + 1, last + 1);
 }
 
 /** The first update is the whole book; the others are those of the list of changes. */
