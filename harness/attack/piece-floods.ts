@@ -64,7 +64,7 @@ const floods: readonly Flood[] = [
 ];
 
 /** How long one kind lasts at least: others' percentile takes a hundred calls. */
-const floodMs = 4_000;
+const floodMs = 2_500;
 
 /** Sends as fast as the server takes it, and again on another connection, until the time is over. */
 async function flood(round: Round, until: number, kind: Flood, n: number): Promise<void> {
