@@ -129,7 +129,8 @@ export class RequestFeeder {
     this.#waits = true;
     const give = (): void => {
       this.#waits = false;
-      if (!this.host.isBusy()) this.#give(turnBytesMax);
+      // Stopped, it holds nothing, and the parser may be another connection's.
+      if (this.#held.length > 0 && !this.host.isBusy()) this.#give(turnBytesMax);
       this.feed();
     };
     turns.push(give, 0, this.socket.remoteAddress);

@@ -1,6 +1,6 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
-import type { Socket } from "node:net";
+import { type AddressInfo, createConnection, createServer, type Socket } from "node:net";
 import { setImmediate, setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
@@ -13,6 +13,7 @@ import {
 import type { EncodedResponse } from "../../../src/domain/encoded-response.js";
 import { unary } from "../../../src/domain/service.js";
 import { MessageResponse } from "../../../src/encoding/message-response.js";
+import { RequestFeeder } from "../../../src/transport/connections/request-feeder.js";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { RawConnection, type RawResponse } from "../../support/raw-http.js";
 import { tries } from "../../support/tries.js";
@@ -292,5 +293,27 @@ describe("a body in chunks of a byte", () => {
     // The connection can be used again.
     await connection.send(get("/api/v2/market/m"));
     expect((await connection.response()).status).toBe(200);
+  });
+
+  test("is not read further once the connection ends", async () => {
+    const received: number[] = [];
+    const listener = createServer((socket) => {
+      const feeder = new RequestFeeder(socket, { isBusy: () => false, proceed: () => {}, heldBack: () => {} });
+      socket.on("data", (chunk: Buffer) => {
+        received.push(chunk.length);
+        // While the rest waits for its turn.
+        process.nextTick(() => feeder.stop());
+      });
+      feeder.start();
+    });
+    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    client.write("x".repeat(60_000));
+    await expect.poll(() => received.length).toBeGreaterThan(0);
+    await sleep(50);
+    expect(received).toHaveLength(1);
+    client.destroy();
+    listener.close();
+    await serve();
   });
 });
