@@ -16,8 +16,8 @@ const kind = "depth stream resumed by Last-Event-ID";
 
 interface Held {
   readonly book: Book;
-  /** A block of which it is not older; of a whole book, whose number may be that of an earlier block, the newest that there was. */
-  readonly index: number;
+  /** Blocks of which one is that of the book: its number may be older, and the service behind the network. */
+  readonly between: readonly [number, number];
   readonly sequenceNumber: bigint;
 }
 
@@ -107,15 +107,16 @@ export class LiveReader {
       const expected = isResumed ? this.#numbers.get(marketId) : held?.sequenceNumber;
       if (previous !== expected) return `${what}, where ${expected} was held`;
       if (sequenceNumber <= previous) return `${what} goes back`;
-      const anew = beganAnewBetween(past, held?.index, published);
+      const anew = beganAnewSince(past, held, published);
       if (anew !== undefined) return `${what} (block ${published?.block.index}), which begins anew: ${anew}`;
     }
     const book = previous === 0n || held === undefined ? new Book() : held.book;
     setLevels(book, 1, update.buy);
     setLevels(book, 2, update.sell);
     const { newest } = this.context.kept.oracle;
-    const index = previous === 0n ? newest.index : (published?.block.index ?? 0);
-    this.#held.set(marketId, { book, index, sequenceNumber });
+    const index = published?.block.index ?? 0;
+    const between = [index, previous === 0n ? newest.index : index] as const;
+    this.#held.set(marketId, { book, between, sequenceNumber });
     return book.digest === (published?.digest ?? new Book().digest) ? undefined : `${what}: the book is another`;
   }
 }
@@ -124,15 +125,17 @@ export class LiveReader {
  * Whether a market has other decimals than with its last update, or was stale for so long that no poll of a service can
  * have missed it: what is wrong, if so.
  */
-function beganAnewBetween(past: MarketPast, from: number | undefined, now: PublishedUpdate | undefined) {
-  if (from === undefined || now === undefined || now.block.index <= from) return undefined;
+function beganAnewSince(past: MarketPast, held: Held | undefined, now: PublishedUpdate | undefined) {
+  if (held === undefined || now === undefined) return undefined;
+  const [first, last] = held.between;
   const to = now.block.index;
-  const [before, after] = [past.decimals.at(from), past.decimals.at(to)];
-  const scales = (decimals = before) => `${decimals?.price} ${decimals?.size}`;
-  if (scales(before) !== scales(after)) return `decimals ${scales(before)} at block ${from}, and then ${scales(after)}`;
+  if (to <= last) return undefined;
+  const scales = (index: number) => `${past.decimals.at(index)?.price} ${past.decimals.at(index)?.size}`;
+  const before = new Set(Array.from({ length: last - first + 1 }, (_, n) => scales(first + n)));
+  if (!before.has(scales(to))) return `decimals ${[...before]} until block ${last}, and then ${scales(to)}`;
   const stale = past.eras.find(({ block, isStale }) => {
     const healedNs = past.eraAfter(block.index)?.block.timeNs ?? block.timeNs;
-    return isStale && from < block.index && block.index <= to && healedNs - block.timeNs > pollNsMax;
+    return isStale && last < block.index && block.index <= to && healedNs - block.timeNs > pollNsMax;
   });
-  return stale && `held since block ${from}, stale at block ${stale.block.index}`;
+  return stale && `held since block ${last}, stale at block ${stale.block.index}`;
 }
