@@ -45,7 +45,7 @@ export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: 
 }
 
 /** What is read and discarded of a connection that ends. The rest of a flood is left to the kernel. */
-const discardedBytesMax = 2 ** 20;
+const discardedBytesMax = 64 * 1024;
 
 /**
  * Ends a connection so that its peer receives everything that was written (RFC 9112, 9.6). Sends `lastBytes` and a FIN,

@@ -139,7 +139,8 @@ export class WebSocketHandler {
       peer.bytesSincePing += chunk.length;
       if (peer.bytesSincePing > bytesMax) refuse();
     });
-    webSocket.on("error", () => {});
+    // Frames that break the protocol; their sender has been sent a close frame.
+    webSocket.on("error", () => closeLingering(socket, lingerMs));
     webSocket.once("close", () => this.#peers.delete(webSocket));
   }
 

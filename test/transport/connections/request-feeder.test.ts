@@ -302,7 +302,7 @@ describe("a body in chunks of a byte", () => {
       socket.on("data", (chunk: Buffer) => {
         received.push(chunk.length);
         // While the rest waits for its turn.
-        process.nextTick(() => feeder.stop());
+        queueMicrotask(() => feeder.stop());
       });
       feeder.start();
     });
