@@ -24,9 +24,9 @@ interface ConnectionEvents {
  *
  * Node's parser turns everything that it is given at once, up to 64 KiB, into requests, or into pieces of a body that is
  * sent in chunks. So a connection that sends either is read by a {@link RequestFeeder}, which gives the parser one
- * request at a time, and bodies in turns. This makes other requests dearer,
- * because Node's parser otherwise reads from the kernel itself. On other connections, more than `unansweredRequestsMax`
- * requests in one packet end the connection, unless it begins with them.
+ * request at a time, and bodies in turns. This makes other requests dearer, because Node's parser otherwise reads from
+ * the kernel itself. On other connections, more than `unansweredRequestsMax` requests in one packet end the connection,
+ * unless it begins with them.
  */
 export class Http1Connection {
   readonly #socket: Socket;
