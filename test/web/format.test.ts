@@ -6,6 +6,7 @@ import { quoteOf } from "../../src/domain/quote.js";
 import { midPrice } from "../../web/books/quote.js";
 import { axisNumbers } from "../../web/format/axis-text.js";
 import { percentage, scaled, shortened } from "../../web/format/decimal.js";
+import { withLabels } from "../../web/format/names.js";
 import { accountTypes, transferTypes } from "../../web/service/enum-values.js";
 
 const space = "\u202f";
@@ -150,4 +151,9 @@ it("the filters offer every account and transfer type of the definitions", () =>
       .map((name) => `${prefix}${name}`);
   expect(accountTypes).toEqual(names(AccountType, "ACCOUNT_TYPE_"));
   expect(transferTypes).toEqual(names(TransferType, "TRANSFER_TYPE_"));
+});
+
+it("markets are told apart by their names, and by identifiers where these are equal or not to be seen", () => {
+  const named = ["one", "one", "two", " "].map((name, n) => ({ id: `id-${n}`, name }));
+  expect(withLabels(named).map(({ label }) => label)).toEqual(["one · id-0", "one · id-1", "two", "id-3"]);
 });

@@ -23,7 +23,7 @@ export function Digits({ exact, lengthMax }: { readonly exact: string } & Pick<A
   const isExact = useObservable(exactAmounts, (value) => value);
   const text = isExact ? exact : shortened(exact, lengthMax);
   return (
-    <span class="amount" title={text === exact ? undefined : exact}>
+    <span class={isExact ? "amount exact" : "amount"} title={text === exact ? undefined : exact}>
       {text}
     </span>
   );
