@@ -203,10 +203,10 @@ export class Http1Connection {
   /** Does the next piece of work: one per turn of the event loop, so that other connections get theirs. */
   readonly #proceed = (): void => {
     if (this.#response !== undefined || this.#socket.destroyed) return;
-    const next = this.#waiting.shift();
-    if (next !== undefined) next();
-    else if (this.#released) return;
-    else this.#feeder.feed();
+    this.#waiting.shift()?.();
+    if (this.#released) return;
+    // Also the body of a request whose turn has come.
+    this.#feeder.feed();
     if (this.#released) return;
     const hasMore = this.#waiting.length > 0 || this.#feeder.held.length > 0;
     if (hasMore && this.#response === undefined && !this.#socket.writableNeedDrain) setImmediate(this.#proceed);

@@ -160,6 +160,24 @@ describe("a connection that pipelines", () => {
     expect((await connection.response()).body).toContain('"fast"');
   });
 
+  test("gives a request its body while the server drains", async () => {
+    const slow = awaited();
+    await serveMarket(({ marketId }) => (marketId === "slow" ? slow.response : marketResponse(marketId)));
+    const connection = await pipelining(get("/api/v2/market/fast"));
+    await connection.send(get("/api/v2/market/slow"));
+    await sleep(50);
+    const drained = server.drain(2_000);
+    const post =
+      "POST /datanode.api.v2.TradingDataService/GetMarket HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+    const body = '{"marketId":"posted"}';
+    await connection.send(`${post}Content-Length: ${body.length}\r\n\r\n${body}`);
+    await sleep(50);
+    slow.come();
+    expect((await connection.response()).body).toContain('"slow"');
+    expect((await connection.response()).body).toContain('"posted"');
+    await drained;
+  });
+
   test("can become a WebSocket, and is then no longer read here", async () => {
     await serve();
     const connection = await pipelining();
