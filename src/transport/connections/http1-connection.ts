@@ -82,7 +82,7 @@ export class Http1Connection {
   /** Node's parser made a request. `handle` is called when its turn comes, if ever. */
   accept(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
     if (this.#released) return;
-    if (request.headers["transfer-encoding"] !== undefined) this.#feedSoon();
+    if (request.headers["transfer-encoding"] !== undefined) this.#feedSoon(request);
     if (this.#response === undefined && this.#waiting.length === 0 && !this.#draining) {
       this.#begin(request, response, handle);
     } else {
@@ -195,9 +195,14 @@ export class Http1Connection {
     if (this.#response === undefined) setImmediate(this.#proceed);
   }
 
-  /** Starts to feed once the parser has processed what it was given; it may release the socket before. */
-  #feedSoon(): void {
-    process.nextTick(() => this.#feeder.startSoon());
+  /**
+   * Starts to feed once the parser has processed what it was given; it may release the socket before. Not for the rest of
+   * a request that was all in that.
+   */
+  #feedSoon(request?: IncomingMessage): void {
+    process.nextTick(() => {
+      if (request?.complete !== true) this.#feeder.startSoon();
+    });
   }
 
   /** Does the next piece of work: one per turn of the event loop, so that other connections get theirs. */
