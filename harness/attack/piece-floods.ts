@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { data, headers, postFields, preface, settings } from "../../test/support/http2-frames.js";
+import { rawUpgrade } from "../../test/support/raw-http.js";
 import type { Attack, Round } from "./attack.js";
 import { RawConnection } from "./raw-connection.js";
 
@@ -30,9 +31,7 @@ function chunkedPost(method: string): string {
 
 /** Frames that a client masks, with zeros. */
 function webSocketFlood(name: string, piece: string, first = ""): Flood {
-  const key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
-  const upgrade = `GET ${streamPath} HTTP/1.1\r\n${host}Connection: Upgrade\r\nUpgrade: websocket\r\n${key}\r\n`;
-  return { name: `WebSocket ${name}`, begin: upgrade + first, piece, width: 40 };
+  return { name: `WebSocket ${name}`, begin: rawUpgrade(streamPath) + first, piece, width: 40 };
 }
 
 function http2Flood(name: string, payload: string): Flood {

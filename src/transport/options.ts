@@ -126,6 +126,8 @@ export const defaultTransportLimits = {
   tcpKeepAliveMs: 30_000,
   /** Size of a message from a WebSocket client. Its content is ignored. */
   webSocketMessageBytesMax: 4_096,
+  /** Fragments of a message from a WebSocket client. */
+  webSocketFragmentsMax: 100,
   /** Messages a WebSocket client may send between two pings. */
   webSocketMessagesPerPingMax: 100,
   /** How long a peer may take to read the end of an aborted stream before its connection is closed. */

@@ -23,7 +23,10 @@ export function shortId(id: string): string {
   return id.length <= 14 ? id : `${id.slice(0, 8)}…${id.slice(-4)}`;
 }
 
-/** Equal names are told apart by short identifiers, and by whole ones where these are equal too. Empty ones are not seen. */
+/**
+ * Equal names are told apart by short identifiers, and by whole ones where these are equal too. An identifier replaces a
+ * name of spaces.
+ */
 export function withLabels<T extends { id: string; name: string }>(named: readonly T[]): (T & { label: string })[] {
   const short = ({ id, name }: T) => (name.trim() === "" ? shortId(id) : cut(name, nameLengthMax));
   const long = (each: T) => `${short(each)} · ${shortId(each.id)}`;

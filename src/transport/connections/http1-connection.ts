@@ -196,8 +196,8 @@ export class Http1Connection {
   }
 
   /**
-   * Starts to feed once the parser has processed what it was given; it may release the socket before. Not for the rest of
-   * a request that was all in that.
+   * Starts to feed once the parser has processed what it was given; it may release the socket before. Does nothing if
+   * `request` was part of that as a whole.
    */
   #feedSoon(request?: IncomingMessage): void {
     process.nextTick(() => {

@@ -44,12 +44,12 @@ export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: 
   socket.setTimeout(timeoutMs);
 }
 
-/** What is read and discarded of a connection that ends. The rest of a flood is left to the kernel. */
+/** Bytes that are read of a connection that ends. A flood is not read any further. */
 const discardedBytesMax = 64 * 1024;
 
 /**
  * Ends a connection so that its peer receives everything that was written (RFC 9112, 9.6). Sends `lastBytes` and a FIN,
- * and discards incoming data until the peer closes too. Closing a socket with unread data would send a reset, which can
+ * and discards incoming data, up to a limit, until the peer closes too. Closing a socket with unread data would send a reset, which can
  * discard a response that the peer has not read. The connection is closed `lingerMs` after the last byte was written.
  */
 export function closeLingering(socket: Socket, lingerMs: number, lastBytes?: Uint8Array): void {

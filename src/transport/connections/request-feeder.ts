@@ -9,10 +9,10 @@ const letterH = 0x48;
 
 const noBytes = Buffer.alloc(0);
 
-/** Bytes of a body that the parser is given at once: each chunk of it may have a single byte, and is work of its own. */
+/** Bytes of a body that the parser is given at once. Each chunk is work of its own, and may have a single byte. */
 const turnBytesMax = 8 * 1024;
 
-/** Connections take turns in more than that. */
+/** The turns of all connections whose parser is given more. */
 const turns = new WorkPacer();
 
 /** Whether the first bytes of a connection are more than one turn's, or a whole request without body and more. */
@@ -46,7 +46,7 @@ export class RequestFeeder {
   #held: Buffer = noBytes;
   /** Reading is paused because bytes are held. */
   #paused = false;
-  /** What is held is given in its turn. */
+  /** Held bytes wait for their turn. */
   #waits = false;
   #stopped = false;
 

@@ -47,8 +47,8 @@ export class WebSocketHandler {
       clientTracking: false,
       perMessageDeflate: false,
       maxPayload: options.limits.webSocketMessageBytesMax,
-      maxFragments: options.limits.webSocketMessagesPerPingMax,
-      // One frame of a connection in a turn of the event loop: a packet may hold ten thousand.
+      maxFragments: options.limits.webSocketFragmentsMax,
+      // One event of a connection in a turn of the event loop: a packet may hold ten thousand frames.
       allowSynchronousEvents: false,
       closeTimeout: options.limits.breakOffMs,
     };
@@ -139,7 +139,7 @@ export class WebSocketHandler {
       peer.bytesSincePing += chunk.length;
       if (peer.bytesSincePing > bytesMax) refuse();
     });
-    // Frames that break the protocol; their sender has been sent a close frame.
+    // The client broke the protocol, and was sent a close frame.
     webSocket.on("error", () => closeLingering(socket, lingerMs));
     webSocket.once("close", () => this.#peers.delete(webSocket));
   }
