@@ -280,6 +280,23 @@ describe("a connection that pipelines", () => {
   });
 });
 
+test("what a client waits for is dropped when it ends its side of the connection", async () => {
+  let isAborted = false;
+  await serve({
+    api: [
+      unary(TradingDataService.method.getMarket, (_request, { signal }) => {
+        signal.addEventListener("abort", () => (isAborted = true));
+        return new Promise<MarketResponse>(() => {});
+      }),
+    ],
+  });
+  const connection = await connect();
+  await connection.send(get("/api/v2/market/m"));
+  connection.socket.end();
+  await expect.poll(() => isAborted).toBe(true);
+  expect(connection.received).toBe("");
+});
+
 describe("a body in chunks of a byte", () => {
   const padding = 40_000;
   const body = `${" ".repeat(padding)}{"marketId":"m"}`;

@@ -165,6 +165,18 @@ test("messages from the client are ignored, within bounds", async () => {
   expect((await verbose.closed).code).toBe(1009);
 });
 
+test("a message of too many fragments ends the connection", async () => {
+  const connection = await RawConnection.open(server.address.port);
+  await connection.send(rawUpgrade(path));
+  await connection.arrival(/^HTTP\/1\.1 101 /);
+  const [first, next] = [Buffer.from([0x01, 0x80, 0, 0, 0, 0]), Buffer.from([0, 0x80, 0, 0, 0, 0])];
+  connection.socket.write(Buffer.concat([first, ...Array.from({ length: 100 }, () => next)]));
+  expect(await connection.ending()).not.toBe("open");
+  const closedByPolicy = "\x03\xf0";
+  expect(connection.received).toContain(closedByPolicy);
+  connection.close();
+});
+
 test("a reader that does not read is not written to", async () => {
   const { client, messages } = await connect();
   client.pause();
