@@ -48,6 +48,8 @@ export class RequestFeeder {
   #paused = false;
   /** Held bytes wait for their turn. */
   #waits = false;
+  /** Drops that turn. */
+  #leave: (() => void) | undefined;
   #stopped = false;
 
   constructor(
@@ -72,6 +74,8 @@ export class RequestFeeder {
     this.socket.off("data", parse as (chunk: Buffer) => void);
     this.socket.on("drain", this.host.proceed);
     this.socket.on("resume", this.#resumed);
+    // Thousands of clients may leave while their bytes wait.
+    this.socket.once("close", () => this.stop());
   }
 
   /** Starts feeding now, or once the connection is not paused. */
@@ -93,6 +97,7 @@ export class RequestFeeder {
   stop(): void {
     this.#stopped = true;
     this.#held = noBytes;
+    this.#leave?.();
     this.socket.off("data", this.#read);
     this.socket.off("drain", this.host.proceed);
     this.socket.off("resume", this.#resumed);
@@ -127,13 +132,16 @@ export class RequestFeeder {
 
   #giveInTurn(): void {
     this.#waits = true;
+    this.#leave = undefined;
     const give = (): void => {
       this.#waits = false;
       // Stopped, it holds nothing, and the parser may be another connection's.
       if (this.#held.length > 0 && !this.host.isBusy()) this.#give(turnBytesMax);
       this.feed();
     };
-    turns.push(give, 0, this.socket.remoteAddress);
+    const leave = turns.push(give, 0, this.socket.remoteAddress);
+    // If that was its turn, the next one may be known already.
+    this.#leave ??= leave;
   }
 
   /** Node resumes a socket for its own reasons, such as the end of a response. */

@@ -330,6 +330,30 @@ describe("a body in chunks of a byte", () => {
     expect((await connection.response()).status).toBe(200);
   });
 
+  test("is dropped when its client leaves", async () => {
+    const feeders: RequestFeeder[] = [];
+    const listener = createServer((socket) => {
+      const feeder = new RequestFeeder(socket, {
+        isBusy: () => socket.destroyed,
+        proceed: () => {},
+        heldBack: () => {},
+      });
+      feeders.push(feeder);
+      socket.on("error", () => {});
+      // The first bytes are given at once; the rest waits.
+      socket.on("data", () => socket.destroy());
+      feeder.start();
+    });
+    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    client.on("error", () => {});
+    client.write("x".repeat(60_000));
+    await expect.poll(() => client.closed).toBe(true);
+    expect(feeders.map(({ held }) => held.length)).toEqual([0]);
+    listener.close();
+    await serve();
+  });
+
   test("is not read further once the connection ends", async () => {
     const received: number[] = [];
     const listener = createServer((socket) => {
