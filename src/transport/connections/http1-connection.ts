@@ -14,7 +14,7 @@ export type Http1Handler = (request: IncomingMessage, response: ServerResponse) 
 interface ConnectionEvents {
   /** The client cancelled `request` early; its connection came from `remoteAddress`. */
   cancelled(request: IncomingMessage, remoteAddress: string): void;
-  /** A single packet held more requests than may wait. */
+  /** A single packet held more requests than may wait, or too many connections send bodies in chunks. */
   flooded(): void;
 }
 
@@ -60,6 +60,7 @@ export class Http1Connection {
       isBusy: () => this.#isBusy(),
       proceed: this.#proceed,
       heldBack: () => this.#settleKeepAlive(),
+      flooded: () => this.#cut(),
     });
     this.#clientAddress = socket.remoteAddress ?? "";
     // How Node ends a connection after its last response.
@@ -182,9 +183,7 @@ export class Http1Connection {
 
   #wait(begin: () => void): void {
     if (this.#waiting.length >= this.#limits.unansweredRequestsMax) {
-      this.#release();
-      this.#socket.destroy();
-      this.#events.flooded();
+      this.#cut();
       return;
     }
     // The client may have a response before the socket reports that it was written.
@@ -216,6 +215,12 @@ export class Http1Connection {
     const hasMore = this.#waiting.length > 0 || this.#feeder.held.length > 0;
     if (hasMore && this.#response === undefined && !this.#socket.writableNeedDrain) setImmediate(this.#proceed);
   };
+
+  #cut(): void {
+    this.#release();
+    this.#socket.destroy();
+    this.#events.flooded();
+  }
 
   /** Leaves the socket to another protocol, or to its end. */
   #release(): void {

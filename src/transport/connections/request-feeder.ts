@@ -12,13 +12,16 @@ const noBytes = Buffer.alloc(0);
 /** Bytes of a body that the parser is given at once. Each chunk is work of its own, and may have a single byte. */
 const turnBytesMax = 8 * 1024;
 
+/** Connections of one address that wait for their turn. Each holds up to two packets. */
+const waitingPerAddressMax = 32;
+
 /** The turns of all connections whose parser is given more. */
 const turns = new WorkPacer();
 
-/** Whether the first bytes of a connection are more than one turn's, or a whole request without body and more. */
+/** Whether the first bytes of a connection are a whole request without body and more, or much of a body in chunks. */
 export function isFedFromStart(bytes: Buffer): boolean {
-  if (bytes.length > turnBytesMax) return true;
   const end = bytes.indexOf(endOfHeaders) + endOfHeaders.length;
+  if (end + turnBytesMax < bytes.length && /\ntransfer-encoding:/i.test(bytes.toString("latin1", 0, end))) return true;
   const hasNoBody = bytes[0] === letterG || bytes[0] === letterH;
   return hasNoBody && end >= endOfHeaders.length && end < bytes.length;
 }
@@ -31,6 +34,8 @@ interface FeederHost {
   proceed(): void;
   /** Bytes are held back until {@link RequestFeeder.feed} is called again. */
   heldBack(): void;
+  /** Too many connections of its address wait for their turn. */
+  flooded(): void;
 }
 
 /**
@@ -131,6 +136,11 @@ export class RequestFeeder {
   }
 
   #giveInTurn(): void {
+    const { remoteAddress } = this.socket;
+    if (turns.waitingOf(remoteAddress ?? "") >= waitingPerAddressMax) {
+      this.host.flooded();
+      return;
+    }
     this.#waits = true;
     this.#leave = undefined;
     const give = (): void => {
@@ -139,7 +149,7 @@ export class RequestFeeder {
       if (this.#held.length > 0 && !this.host.isBusy()) this.#give(turnBytesMax);
       this.feed();
     };
-    const leave = turns.push(give, 0, this.socket.remoteAddress);
+    const leave = turns.push(give, 0, remoteAddress);
     // If that was its turn, the next one may be known already.
     this.#leave ??= leave;
   }

@@ -304,6 +304,7 @@ describe("a body in chunks of a byte", () => {
   const head =
     "POST /datanode.api.v2.TradingDataService/GetMarket HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
   const post = `${head}Transfer-Encoding: chunked\r\n\r\n`;
+  const host = { isBusy: () => false, proceed: () => {}, heldBack: () => {}, flooded: () => {} };
 
   test.each([
     ["its head is alone", [post, `${chunks}0\r\n\r\n`]],
@@ -330,14 +331,37 @@ describe("a body in chunks of a byte", () => {
     expect((await connection.response()).status).toBe(200);
   });
 
+  test("is refused where too many of an address wait", async () => {
+    let refused = 0;
+    const listener = createServer((socket) => {
+      const flooded = () => {
+        refused++;
+        socket.destroy();
+      };
+      const feeder = new RequestFeeder(socket, { ...host, isBusy: () => socket.destroyed, flooded });
+      socket.on("error", () => {});
+      socket.on("data", () => {
+        for (const until = performance.now() + 5; performance.now() < until; );
+      });
+      feeder.start();
+    });
+    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+    const clients = Array.from({ length: 60 }, () => {
+      const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+      client.on("error", () => {});
+      client.write("x".repeat(60_000));
+      return client;
+    });
+    await expect.poll(() => refused).toBeGreaterThan(10);
+    for (const client of clients) client.destroy();
+    listener.close();
+    await serve();
+  });
+
   test("is dropped when its client leaves", async () => {
     const feeders: RequestFeeder[] = [];
     const listener = createServer((socket) => {
-      const feeder = new RequestFeeder(socket, {
-        isBusy: () => socket.destroyed,
-        proceed: () => {},
-        heldBack: () => {},
-      });
+      const feeder = new RequestFeeder(socket, { ...host, isBusy: () => socket.destroyed });
       feeders.push(feeder);
       socket.on("error", () => {});
       // The first bytes are given at once; the rest waits.
@@ -357,7 +381,7 @@ describe("a body in chunks of a byte", () => {
   test("is not read further once the connection ends", async () => {
     const received: number[] = [];
     const listener = createServer((socket) => {
-      const feeder = new RequestFeeder(socket, { isBusy: () => false, proceed: () => {}, heldBack: () => {} });
+      const feeder = new RequestFeeder(socket, host);
       socket.on("data", (chunk: Buffer) => {
         received.push(chunk.length);
         // While the rest waits for its turn.
