@@ -1,10 +1,23 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Report } from "../support/report.js";
 import { CallFailure } from "./call-failure.js";
-import { HttpClient } from "./http-client.js";
+import { HttpClient, type HttpRequest } from "./http-client.js";
 
-const callersCount = 8;
+/** So many callers send each of the requests. */
+const callersOfEach = 4;
 const deadlineMs = 5_000;
+
+/** Without a body, and with one in chunks, as clients of Connect send it: a server that drains must still read it. */
+const requests: readonly HttpRequest[] = [
+  { path: "/markets/data", deadlineMs },
+  {
+    method: "POST",
+    path: "/datanode.api.v2.TradingDataService/ListLatestMarketData",
+    headers: { "content-type": "application/json", "transfer-encoding": "chunked" },
+    body: Buffer.from("{}"),
+    deadlineMs,
+  },
+];
 
 /** What came of the calls. */
 interface Outcome {
@@ -23,7 +36,8 @@ export class BusyCallers {
   #ended = false;
 
   constructor(port: number) {
-    this.#loops = Array.from({ length: callersCount }, () => this.#call(new HttpClient(port)));
+    const eachOfThem = Array.from({ length: callersOfEach }, () => requests).flat();
+    this.#loops = eachOfThem.map((request) => this.#call(new HttpClient(port), request));
   }
 
   async end(): Promise<Outcome> {
@@ -47,11 +61,11 @@ export class BusyCallers {
     );
   }
 
-  async #call(client: HttpClient): Promise<void> {
+  async #call(client: HttpClient, request: HttpRequest): Promise<void> {
     const outcome = this.#outcome;
     while (!this.#ended) {
       try {
-        const { status } = await client.exchange({ path: "/markets/data", deadlineMs });
+        const { status } = await client.exchange(request);
         if (status === 200) outcome.answered++;
         else this.#note("failed", `status ${status}`);
         if (status !== 200) await delay(50);

@@ -239,7 +239,9 @@ export class Http1Connection {
   #settleKeepAlive(): void {
     const response = this.#response;
     if (!this.#draining || response === undefined || response.headersSent) return;
-    response.shouldKeepAlive = this.#clientKeepsAlive && (this.#waiting.length > 0 || this.#feeder.held.length > 0);
+    // What is held before a request has arrived completely is its body.
+    const another = this.#waiting.length > 0 || (this.#request?.complete === true && this.#feeder.held.length > 0);
+    response.shouldKeepAlive = this.#clientKeepsAlive && another;
   }
 
   /**

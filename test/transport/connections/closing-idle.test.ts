@@ -36,11 +36,21 @@ async function ask(session: http2.ClientHttp2Session): Promise<void> {
 }
 
 function get(agent: http.Agent): Promise<http.IncomingHttpHeaders> {
+  return exchange(http.request(`${server.url}/healthz`, { agent }));
+}
+
+/** A call whose body is sent in chunks. */
+function post(agent: http.Agent): Promise<http.IncomingHttpHeaders> {
+  const headers = { "content-type": "application/json", "transfer-encoding": "chunked" };
+  const url = `${server.url}/datanode.api.v2.TradingDataService/GetMarket`;
+  return exchange(http.request(url, { agent, method: "POST", headers }), '{"marketId":"m"}');
+}
+
+function exchange(request: http.ClientRequest, body?: string): Promise<http.IncomingHttpHeaders> {
   return new Promise((resolve, reject) => {
-    const request = http.get(`${server.url}/healthz`, { agent }, (response) => {
-      response.resume().on("end", () => resolve(response.headers));
-    });
+    request.on("response", (response) => response.resume().on("end", () => resolve(response.headers)));
     request.on("error", reject);
+    request.end(body);
   });
 }
 
@@ -100,13 +110,16 @@ it("an HTTP/1.1 connection that was idle for long enough before the drain is clo
   agent.destroy();
 });
 
-it("one that was asked on a moment ago is answered once more, and told", async () => {
+it.each([
+  ["GET", get],
+  ["POST in chunks", post],
+])("one that was asked on a moment ago is answered once more, and told (%s)", async (_, ask) => {
   await serve({ drainIdleMs: 2_000 });
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
-  await get(agent);
+  for (let n = 0; n < 2; n++) await ask(agent);
   const drained = server.drain(10_000);
   await pause(200);
-  expect((await get(agent)).connection).toBe("close");
+  expect((await ask(agent)).connection).toBe("close");
   await drained;
   agent.destroy();
 });
