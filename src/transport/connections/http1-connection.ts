@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import type { TransportLimits } from "../options.js";
 import { earlyCancelMs } from "./connection-admission.js";
 import { closeLingering } from "./raw-sockets.js";
-import { isFedFromStart, RequestFeeder } from "./request-feeder.js";
+import { isFedFromStart, RequestFeeder, turnBytesMax } from "./request-feeder.js";
 
 const ignoreError = (): void => {};
 
@@ -23,10 +23,10 @@ interface ConnectionEvents {
  * left waits, and nothing of it is computed. A connection with a waiting request is not read.
  *
  * Node's parser turns everything that it is given at once, up to 64 KiB, into requests, or into pieces of a body that is
- * sent in chunks. So a connection that sends either is read by a {@link RequestFeeder}, which gives the parser one
- * request at a time, and bodies in turns. This makes other requests dearer, because Node's parser otherwise reads from
- * the kernel itself. On other connections, more than `unansweredRequestsMax` requests in one packet end the connection,
- * unless it begins with them.
+ * sent in chunks. So a connection that sends either, but for small bodies, is read by a {@link RequestFeeder}, which
+ * gives the parser one request at a time, and bodies in turns. This makes other requests dearer, because Node's parser
+ * otherwise reads from the kernel itself. On other connections, more than `unansweredRequestsMax` requests in one packet
+ * end the connection, unless it begins with them.
  */
 export class Http1Connection {
   readonly #socket: Socket;
@@ -83,7 +83,7 @@ export class Http1Connection {
   /** Node's parser made a request. `handle` is called when its turn comes, if ever. */
   accept(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
     if (this.#released) return;
-    if (request.headers["transfer-encoding"] !== undefined) this.#feedSoon(request);
+    if (request.headers["transfer-encoding"] !== undefined) this.#feedChunks(request);
     if (this.#response === undefined && this.#waiting.length === 0 && !this.#draining) {
       this.#begin(request, response, handle);
     } else {
@@ -194,14 +194,15 @@ export class Http1Connection {
     if (this.#response === undefined) setImmediate(this.#proceed);
   }
 
-  /**
-   * Starts to feed once the parser has processed what it was given; it may release the socket before. Does nothing if
-   * `request` was part of that as a whole.
-   */
-  #feedSoon(request?: IncomingMessage): void {
-    process.nextTick(() => {
-      if (request?.complete !== true) this.#feeder.startSoon();
-    });
+  /** Starts to feed once the parser has processed what it was given; it may release the socket before. */
+  #feedSoon(): void {
+    process.nextTick(() => this.#feeder.startSoon());
+  }
+
+  /** Feeds the body of `request`, unless all of it was in a small packet with the head: feeding makes requests dearer. */
+  #feedChunks(request: IncomingMessage): void {
+    if (this.#bytesFed - this.#bytesFedAtRest > turnBytesMax) this.#feedSoon();
+    else setImmediate(() => !request.complete && this.#feeder.startSoon());
   }
 
   /** Does the next piece of work: one per turn of the event loop, so that other connections get theirs. */

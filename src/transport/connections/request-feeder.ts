@@ -10,7 +10,7 @@ const letterH = 0x48;
 const noBytes = Buffer.alloc(0);
 
 /** Bytes of a body that the parser is given at once. Each chunk is work of its own, and may have a single byte. */
-const turnBytesMax = 8 * 1024;
+export const turnBytesMax = 8 * 1024;
 
 /** Connections of one address that wait for their turn. Each holds up to two packets. */
 const waitingPerAddressMax = 32;

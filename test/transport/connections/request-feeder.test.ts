@@ -331,6 +331,26 @@ describe("a body in chunks of a byte", () => {
     expect((await connection.response()).status).toBe(200);
   });
 
+  test("is read by Node itself where it is small and comes with its head", async () => {
+    const sockets: Socket[] = [];
+    const keep = (message: unknown): void => {
+      sockets.push((message as { readonly socket: Socket }).socket);
+    };
+    subscribe("net.server.socket", keep);
+    await serveMarket(() => marketResponse("m"));
+    const connection = await connect();
+    const readers: unknown[] = [];
+    const small = `${post}10\r\n{"marketId":"m"}\r\n0\r\n\r\n`;
+    for (const packet of [small, small, small, `${post}${chunks}0\r\n\r\n`]) {
+      await connection.ask(packet);
+      readers.push(...(sockets[0]?.listeners("data") ?? []));
+    }
+    unsubscribe("net.server.socket", keep);
+    const [nodes, second, third, feeders] = readers;
+    expect(readers).toHaveLength(4);
+    expect([second === nodes, third === nodes, feeders === nodes]).toEqual([true, true, false]);
+  });
+
   test("is refused where too many of an address wait", async () => {
     let refused = 0;
     const listener = createServer((socket) => {
