@@ -11,11 +11,15 @@ const ignoreError = (): void => {};
 export type Http1Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** What an {@link Http1Connection} reports to its server. */
-interface ConnectionEvents {
+export interface ConnectionEvents {
   /** The client cancelled `request` early; its connection came from `remoteAddress`. */
   cancelled(request: IncomingMessage, remoteAddress: string): void;
-  /** A single packet held more requests than may wait, or too many connections send bodies in chunks. */
+  /** A single packet held more requests than may wait. */
   flooded(): void;
+  /** Whose request it is: the quota key of its client. */
+  clientOf(request: IncomingMessage): string;
+  /** The last bytes for a client that sends too many bodies in chunks at once. */
+  tooManyBodies(request: IncomingMessage): Uint8Array;
 }
 
 /**
@@ -33,9 +37,13 @@ export class Http1Connection {
   readonly #feeder: RequestFeeder;
   readonly #limits: TransportLimits;
   readonly #events: ConnectionEvents;
-  readonly #clientAddress: string;
+  readonly #remoteAddress: string;
   /** The newest request that is being served, until it is answered and has arrived completely. */
   #request: IncomingMessage | undefined;
+  /** Whose it is, if it has a body in chunks. */
+  #sender: string | undefined;
+  /** The newest request that the parser made. */
+  #newest: IncomingMessage | undefined;
   /** The response in progress. */
   #response: ServerResponse | undefined;
   /** When it started, in `performance.now()` time. */
@@ -58,11 +66,12 @@ export class Http1Connection {
     this.#events = events;
     this.#feeder = new RequestFeeder(socket, {
       isBusy: () => this.#isBusy(),
+      senderOfChunks: () => (this.#request?.complete === false ? this.#sender : undefined),
       proceed: this.#proceed,
       heldBack: () => this.#settleKeepAlive(),
-      flooded: () => this.#cut(),
+      tooManyWait: () => this.#request !== undefined && this.malformed(events.tooManyBodies(this.#request)),
     });
-    this.#clientAddress = socket.remoteAddress ?? "";
+    this.#remoteAddress = socket.remoteAddress ?? "";
     // How Node ends a connection after its last response.
     socket.destroySoon = () => this.#close();
   }
@@ -83,6 +92,7 @@ export class Http1Connection {
   /** Node's parser made a request. `handle` is called when its turn comes, if ever. */
   accept(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
     if (this.#released) return;
+    this.#newest = request;
     if (request.headers["transfer-encoding"] !== undefined) this.#feedChunks(request);
     if (this.#response === undefined && this.#waiting.length === 0 && !this.#draining) {
       this.#begin(request, response, handle);
@@ -125,9 +135,21 @@ export class Http1Connection {
     });
   }
 
+  /** The newest request took too long to arrive. `lastBytes` is the response, after which the connection ends. */
+  tooSlow(lastBytes: Uint8Array): void {
+    // Nothing is read for a request that waits for its turn. Its handler limits the time from then on.
+    if (!this.#newestWaits) this.malformed(lastBytes);
+  }
+
   /** The parser rejected the input. `lastBytes` is the response, after which the connection ends. */
   malformed(lastBytes: Uint8Array): void {
     if (this.#released) return;
+    if (this.#newestWaits) {
+      // It would wait for the rest of its body in vain.
+      this.#waiting.pop();
+      this.#waiting.push(() => this.#close(lastBytes));
+      return;
+    }
     if (!this.#socket.writable) {
       this.#socket.destroy();
       return;
@@ -147,6 +169,11 @@ export class Http1Connection {
     }
   }
 
+  /** The newest request waits for its turn, and has not arrived completely. */
+  get #newestWaits(): boolean {
+    return this.#waiting.length > 0 && this.#newest !== this.#request && this.#newest?.complete === false;
+  }
+
   /** Ends the connection after the response to the last request that has arrived, or after a time without requests. */
   drain(): void {
     this.#draining = true;
@@ -156,6 +183,7 @@ export class Http1Connection {
 
   #begin(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
     this.#request = request;
+    this.#sender = request.headers["transfer-encoding"] === undefined ? undefined : this.#events.clientOf(request);
     this.#response = response;
     this.#startedMs = performance.now();
     response.on("close", this.#answered);
@@ -178,7 +206,7 @@ export class Http1Connection {
   #countCancelled(): void {
     const isEarly = performance.now() - this.#startedMs < earlyCancelMs;
     if (!isEarly || this.#request === undefined || this.#response?.writableFinished !== false) return;
-    this.#events.cancelled(this.#request, this.#clientAddress);
+    this.#events.cancelled(this.#request, this.#remoteAddress);
   }
 
   #wait(begin: () => void): void {

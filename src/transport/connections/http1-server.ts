@@ -3,10 +3,11 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { quotaKey } from "../../domain/client-address.js";
 import type { Failure } from "../../domain/failure.js";
+import { tooManyOfClient } from "../call/event-loop.js";
 import { HttpFailure, wrongMethod } from "../errors.js";
 import { type CancelledCalls, earlyCancelMs, tooManyCancelledCalls } from "./connection-admission.js";
 import { Http1Exchange, type PortOptions } from "./exchange.js";
-import { Http1Connection, type Http1Handler } from "./http1-connection.js";
+import { type ConnectionEvents, Http1Connection, type Http1Handler } from "./http1-connection.js";
 import { closeLingering, headerRefusal, malformedRequest, rawErrorResponse, unmetExpectation } from "./raw-sockets.js";
 
 /** Interval between checks for requests that arrive too slowly, at most. */
@@ -23,6 +24,7 @@ export class Http1Server {
   readonly #server: http.Server;
   readonly #options: PortOptions;
   readonly #cancelled: CancelledCalls;
+  readonly #events: ConnectionEvents;
   /** By decrypted socket if TLS is used. */
   readonly #connections = new Map<Socket, Http1Connection>();
   /** Disconnects readers of large responses that take nothing. Streams have their own rule. */
@@ -33,6 +35,12 @@ export class Http1Server {
   constructor(options: PortOptions, cancelled: CancelledCalls) {
     this.#options = options;
     this.#cancelled = cancelled;
+    this.#events = {
+      cancelled: this.#countCancelled,
+      flooded: () => this.#flooded(),
+      clientOf: (request) => this.#clientOf(request),
+      tooManyBodies: ({ headers }) => rawErrorResponse(tooManyOfClient(), options.common.of(headers.origin)),
+    };
     this.#server = this.#create();
     // It does not listen; its time limits start at this event.
     this.#server.emit("listening");
@@ -42,8 +50,7 @@ export class Http1Server {
 
   /** Serves a decrypted connection. `first` are bytes that were put back, and are read first. */
   serve(socket: Socket, first?: Buffer): void {
-    const events = { cancelled: this.#countCancelled, flooded: this.#flooded };
-    const connection = new Http1Connection(socket, this.#options.limits, events);
+    const connection = new Http1Connection(socket, this.#options.limits, this.#events);
     if (!this.#connections.has(socket)) socket.once("close", () => this.#connections.delete(socket));
     this.#connections.set(socket, connection);
     this.#server.emit("connection", socket);
@@ -63,13 +70,13 @@ export class Http1Server {
     this.#server.close();
   }
 
-  readonly #flooded = (): void => {
+  #flooded(): void {
     const nowMs = performance.now();
     const isKnown = nowMs < this.#oneByOneUntilMs;
     this.#oneByOneUntilMs = nowMs + floodMemoryMs;
     if (isKnown) return;
     for (const connection of this.#connections.values()) connection.feedOneByOne();
-  };
+  }
 
   #create(): http.Server {
     const { limits } = this.#options;
@@ -120,17 +127,26 @@ export class Http1Server {
     });
     server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
       const connection = this.#connections.get(socket as Socket);
-      if (connection === undefined || error.code === "ECONNRESET") socket.destroy();
-      else connection.malformed(rawErrorResponse(malformedRequest(error, limits), common.of(undefined)));
+      if (connection === undefined || error.code === "ECONNRESET") {
+        socket.destroy();
+        return;
+      }
+      const lastBytes = rawErrorResponse(malformedRequest(error, limits), common.of(undefined));
+      if (error.code === "ERR_HTTP_REQUEST_TIMEOUT") connection.tooSlow(lastBytes);
+      else connection.malformed(lastBytes);
     });
   }
 
   readonly #countCancelled = (request: IncomingMessage, remoteAddress: string): void => {
-    const { clients } = this.#options;
+    this.#cancelled.allows(this.#clientOf(request, remoteAddress));
+  };
+
+  /** The quota key of a request's client. */
+  #clientOf(request: IncomingMessage, remoteAddress = request.socket.remoteAddress): string {
     const isInvalid = headerRefusal(request.rawHeaders, this.#options.limits) !== undefined;
     const forwardedFor = isInvalid ? undefined : request.headers["x-forwarded-for"];
-    this.#cancelled.allows(quotaKey(clients.of(remoteAddress, forwardedFor)));
-  };
+    return quotaKey(this.#options.clients.of(remoteAddress, forwardedFor));
+  }
 
   /**
    * Why a request with valid header fields is refused. One reason is that a proxy's client cancels too many calls;
@@ -148,8 +164,7 @@ export class Http1Server {
     const { clients } = this.#options;
     const { remoteAddress = "" } = request.socket;
     if (!this.#cancelled.anyExceeded || !clients.isProxy(remoteAddress)) return undefined;
-    const client = quotaKey(clients.of(remoteAddress, request.headers["x-forwarded-for"]));
-    return this.#cancelled.exceededBy(client) ? tooManyCancelledCalls() : undefined;
+    return this.#cancelled.exceededBy(this.#clientOf(request)) ? tooManyCancelledCalls() : undefined;
   }
 
   /** Any upgrade other than a WebSocket handshake is parsed again without the header, which a server may ignore. */

@@ -9,13 +9,13 @@ const letterH = 0x48;
 
 const noBytes = Buffer.alloc(0);
 
-/** Bytes of a body that the parser is given at once. Each chunk is work of its own, and may have a single byte. */
+/** Bytes of a body in chunks that the parser is given at once: each chunk is work of its own, and may be of one byte. */
 export const turnBytesMax = 8 * 1024;
 
-/** Connections of one address that wait for their turn. Each holds up to two packets. */
-const waitingPerAddressMax = 32;
+/** Connections of one client that wait for their turn. Each holds up to two packets. */
+const waitingPerClientMax = 32;
 
-/** The turns of all connections whose parser is given more. */
+/** The turns of all connections whose parser is given more of a body in chunks. */
 const turns = new WorkPacer();
 
 /** Whether the first bytes of a connection are a whole request without body and more, or much of a body in chunks. */
@@ -30,12 +30,14 @@ export function isFedFromStart(bytes: Buffer): boolean {
 interface FeederHost {
   /** Whether the parser must not be given more: it would make another request, or is paused. */
   isBusy(): boolean;
+  /** Whose body in chunks arrives; undefined: none does. */
+  senderOfChunks(): string | undefined;
   /** Called when all bytes have left; resumes with bytes that were held back. */
   proceed(): void;
   /** Bytes are held back until {@link RequestFeeder.feed} is called again. */
   heldBack(): void;
-  /** Too many connections of its address wait for their turn. */
-  flooded(): void;
+  /** Too many connections of its client wait for their turn. */
+  tooManyWait(): void;
 }
 
 /**
@@ -53,6 +55,8 @@ export class RequestFeeder {
   #paused = false;
   /** Held bytes wait for their turn. */
   #waits = false;
+  /** What may still be given before the next turn. */
+  #bytesLeft = turnBytesMax;
   /** Drops that turn. */
   #leave: (() => void) | undefined;
   #stopped = false;
@@ -114,10 +118,10 @@ export class RequestFeeder {
    */
   feed(): void {
     while (this.#held.length > 0 && !this.#waits && !this.host.isBusy()) {
-      const head = this.#held.indexOf(endOfHeaders) + endOfHeaders.length;
-      const end = head < endOfHeaders.length ? this.#held.length : head;
-      if (end <= turnBytesMax) this.#give(end);
-      else this.#giveInTurn();
+      const sender = this.host.senderOfChunks();
+      const bytes = this.#bytesToNextHead();
+      if (sender === undefined || bytes <= this.#bytesLeft) this.#give(bytes);
+      else this.#giveInTurn(sender);
     }
     if (this.#held.length > 0) {
       this.#paused = true;
@@ -129,27 +133,33 @@ export class RequestFeeder {
     }
   }
 
+  #bytesToNextHead(): number {
+    const head = this.#held.indexOf(endOfHeaders) + endOfHeaders.length;
+    return head < endOfHeaders.length ? this.#held.length : head;
+  }
+
   #give(bytes: number): void {
     const held = this.#held;
     this.#held = held.subarray(bytes);
+    this.#bytesLeft -= bytes;
     this.#parse?.(held.subarray(0, bytes));
   }
 
-  #giveInTurn(): void {
-    const { remoteAddress } = this.socket;
-    if (turns.waitingOf(remoteAddress ?? "") >= waitingPerAddressMax) {
-      this.host.flooded();
+  #giveInTurn(sender: string): void {
+    if (turns.waitingOf(sender) >= waitingPerClientMax) {
+      this.host.tooManyWait();
       return;
     }
     this.#waits = true;
     this.#leave = undefined;
     const give = (): void => {
       this.#waits = false;
+      this.#bytesLeft = turnBytesMax;
       // Stopped, it holds nothing, and the parser may be another connection's.
-      if (this.#held.length > 0 && !this.host.isBusy()) this.#give(turnBytesMax);
+      if (this.#held.length > 0 && !this.host.isBusy()) this.#give(Math.min(this.#bytesToNextHead(), turnBytesMax));
       this.feed();
     };
-    const leave = turns.push(give, 0, remoteAddress);
+    const leave = turns.push(give, 0, sender);
     // If that was its turn, the next one may be known already.
     this.#leave ??= leave;
   }

@@ -280,6 +280,48 @@ describe("a connection that pipelines", () => {
   });
 });
 
+describe("a request that has not arrived completely, behind one that is answered slowly", () => {
+  const post =
+    "POST /datanode.api.v2.TradingDataService/GetMarket HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+
+  /** The first request is answered after a second. */
+  async function behindSlow(packet: string): Promise<RawConnection> {
+    const slow = awaited();
+    await serve({
+      api: [
+        unary(TradingDataService.method.getMarket, ({ marketId }) =>
+          marketId === "slow" ? slow.response : marketResponse(marketId),
+        ),
+      ],
+      limits: { headersTimeoutMs: 200, requestReceiveTimeoutMs: 400 },
+    });
+    const connection = await connect();
+    await connection.send(get("/api/v2/market/slow"));
+    await sleep(50);
+    await connection.send(packet);
+    await sleep(1_000);
+    slow.come();
+    expect((await connection.response()).body).toContain('"slow"');
+    return connection;
+  }
+
+  test.each([
+    ["in chunks", "Transfer-Encoding: chunked", ["8\r\n", '{"market', '\r\n8\r\nId":"m"}\r\n0\r\n\r\n']],
+    ["with a length", "Content-Length: 16", ["", '{"market', 'Id":"m"}']],
+  ])("has its time from its turn on: %s", async (_, field, [start = "", middle = "", rest = ""]) => {
+    const connection = await behindSlow(`${post}${field}\r\n\r\n${start}${middle}`);
+    await connection.send(rest);
+    expect((await connection.response()).body).toContain('"m"');
+  });
+
+  test("is refused in its turn where it is malformed", async () => {
+    const connection = await behindSlow(`${post}Transfer-Encoding: chunked\r\n\r\n8\r\n{"market\r\nX`);
+    const started = performance.now();
+    expect((await connection.response()).status).toBe(400);
+    expect(performance.now() - started).toBeLessThan(300);
+  });
+});
+
 test("what a client waits for is dropped when it ends its side of the connection", async () => {
   let isAborted = false;
   await serve({
@@ -304,7 +346,13 @@ describe("a body in chunks of a byte", () => {
   const head =
     "POST /datanode.api.v2.TradingDataService/GetMarket HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
   const post = `${head}Transfer-Encoding: chunked\r\n\r\n`;
-  const host = { isBusy: () => false, proceed: () => {}, heldBack: () => {}, flooded: () => {} };
+  const host = {
+    isBusy: () => false,
+    senderOfChunks: () => "sender",
+    proceed: () => {},
+    heldBack: () => {},
+    tooManyWait: () => {},
+  };
 
   test.each([
     ["its head is alone", [post, `${chunks}0\r\n\r\n`]],
@@ -351,29 +399,59 @@ describe("a body in chunks of a byte", () => {
     expect([second === nodes, third === nodes, feeders === nodes]).toEqual([true, true, false]);
   });
 
-  test("is refused where too many of an address wait", async () => {
-    let refused = 0;
+  /** Sixty clients at once, each with a request of its own connection; the status of each response. */
+  async function crowd(request: (n: number) => string): Promise<RawResponse[]> {
+    const all = await Promise.all(Array.from({ length: 60 }, () => connect()));
+    return Promise.all(all.map((connection, n) => connection.ask(request(n))));
+  }
+
+  const inChunks = (client: string): string =>
+    `${post.slice(0, -2)}X-Forwarded-For: ${client}\r\n\r\n${chunks}0\r\n\r\n`;
+  const trustedProxies = [{ address: "127.0.0.1", prefixBits: 32 }];
+  const api = [unary(TradingDataService.method.getMarket, () => marketResponse("m"))];
+
+  test("is refused where too many of a client wait, but for none of the clients of a proxy", async () => {
+    await serve({ api, trustedProxies });
+    const ofMany = await crowd((n) => inChunks(`10.0.0.${n}`));
+    expect(new Set(ofMany.map(({ status }) => status))).toEqual(new Set([200]));
+    const ofOne = await crowd(() => inChunks("10.0.0.1"));
+    expect(new Set(ofOne.map(({ status }) => status))).toEqual(new Set([200, 429]));
+    expect(ofOne.find(({ status }) => status === 429)?.body).toContain("TOO_MANY_REQUESTS");
+    expect(ofOne.filter(({ status }) => status === 200).length).toBeGreaterThan(30);
+  });
+
+  test("has nothing to do with bodies that have a length, after a flood either", async () => {
+    await serve({ api });
+    const flood = await connect();
+    await flood.ask(depth);
+    await flood.send(depth.repeat(200));
+    await flood.ending();
+    const all = await crowd(() => `${head}Content-Length: ${body.length}\r\n\r\n${body}`);
+    expect(new Set(all.map(({ status }) => status))).toEqual(new Set([200]));
+  });
+
+  test("whose chunks hold ends of heads is read in turns, too", async () => {
+    const given: number[] = [];
     const listener = createServer((socket) => {
-      const flooded = () => {
-        refused++;
-        socket.destroy();
-      };
-      const feeder = new RequestFeeder(socket, { ...host, isBusy: () => socket.destroyed, flooded });
-      socket.on("error", () => {});
-      socket.on("data", () => {
-        for (const until = performance.now() + 5; performance.now() < until; );
+      const feeder = new RequestFeeder(socket, host);
+      let inTurn = 0;
+      socket.on("data", (chunk: Buffer) => {
+        if (inTurn === 0) {
+          void setImmediate().then(() => {
+            given.push(inTurn);
+            inTurn = 0;
+          });
+        }
+        inTurn += chunk.length;
       });
       feeder.start();
     });
     await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-    const clients = Array.from({ length: 60 }, () => {
-      const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
-      client.on("error", () => {});
-      client.write("x".repeat(60_000));
-      return client;
-    });
-    await expect.poll(() => refused).toBeGreaterThan(10);
-    for (const client of clients) client.destroy();
+    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    client.write("4\r\n\r\n\r\n\r\n".repeat(5_000));
+    await expect.poll(() => given.reduce((a, b) => a + b, 0)).toBe(45_000);
+    expect(Math.max(...given)).toBeLessThanOrEqual(3 * 8_192);
+    client.destroy();
     listener.close();
     await serve();
   });
