@@ -61,6 +61,9 @@ const floods: readonly Flood[] = [
   http2Flood("HTTP/2 data of nothing", ""),
 ];
 
+/** A body is answered by then, beside the others. */
+const responseMaxMs = 5_000;
+
 /** How long one kind lasts at least: others' percentile takes a hundred calls. */
 const floodMs = 2_500;
 
@@ -88,12 +91,49 @@ async function flood(round: Round, until: number, kind: Flood, n: number): Promi
   }
 }
 
-/** Attacks by requests in the smallest pieces. */
-export const pieceFloods: readonly Attack[] = floods.map((kind) => ({
-  name: `flood: ${kind.name}`,
-  expects: "bounded memory, and no starvation",
-  run: async (round) => {
-    const until = Math.max(round.until, performance.now() + floodMs);
-    await Promise.all(Array.from({ length: kind.width }, (_, n) => flood(round, until, kind, n)));
+/** Bodies that one address sends at once. Limits on what a process takes of an address begin at 32. */
+const bodiesCount = 150;
+/** Many times what the parser is given at once of a body in chunks. */
+const body = `${" ".repeat(100_000)}{}`;
+const post = `POST ${service}/ListLatestMarketData HTTP/1.1\r\n${host}Content-Type: application/json\r\n`;
+
+/** One client floods; then another, who did nothing, sends many bodies at once. All of them must be answered. */
+const bodiesBesideFlood: Attack = {
+  name: "flood: a packet of requests, and bodies of another",
+  expects: "every body with a length gets a response",
+  run: async ({ target, tally, until }) => {
+    const send = async (connection: RawConnection | undefined): Promise<void> => {
+      tally.requests++;
+      connection?.write(`${post}Content-Length: ${body.length}\r\n\r\n${body}`);
+      await connection?.untilReceived(1, responseMaxMs);
+      if (connection?.tallyResponses(tally, () => "a body with a length") !== 1) tally.wrong("a body gets no response");
+      connection?.close();
+    };
+    do {
+      const flooding = await RawConnection.open(target.port, tally);
+      flooding?.write(`GET /healthz HTTP/1.1\r\n${host}\r\n`);
+      await flooding?.untilReceived(1, 50);
+      flooding?.write(`GET /healthz HTTP/1.1\r\n${host}\r\n`.repeat(200));
+      await flooding?.untilEnded(500);
+      flooding?.close();
+      const open = () => RawConnection.open(target.port, tally, "127.0.9.1");
+      const connections = await Promise.all(Array.from({ length: bodiesCount }, open));
+      await Promise.all(connections.map(send));
+    } while (performance.now() < until && target.alive);
   },
-}));
+};
+
+/** Attacks by requests in the smallest pieces, or by many in one packet. */
+export const pieceFloods: readonly Attack[] = [
+  bodiesBesideFlood,
+  ...floods.map(
+    (kind): Attack => ({
+      name: `flood: ${kind.name}`,
+      expects: "bounded memory, and no starvation",
+      run: async (round) => {
+        const until = Math.max(round.until, performance.now() + floodMs);
+        await Promise.all(Array.from({ length: kind.width }, (_, n) => flood(round, until, kind, n)));
+      },
+    }),
+  ),
+];

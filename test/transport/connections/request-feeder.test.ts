@@ -399,8 +399,8 @@ describe("a body in chunks of a byte", () => {
     expect([second === nodes, third === nodes, feeders === nodes]).toEqual([true, true, false]);
   });
 
-  /** Sixty clients at once, each with a request of its own connection; the status of each response. */
-  async function crowd(request: (n: number) => string): Promise<RawResponse[]> {
+  /** Sixty clients at once, each with a request on its own connection; their responses. */
+  async function sixty(request: (n: number) => string): Promise<RawResponse[]> {
     const all = await Promise.all(Array.from({ length: 60 }, () => connect()));
     return Promise.all(all.map((connection, n) => connection.ask(request(n))));
   }
@@ -412,9 +412,9 @@ describe("a body in chunks of a byte", () => {
 
   test("is refused where too many of a client wait, but for none of the clients of a proxy", async () => {
     await serve({ api, trustedProxies });
-    const ofMany = await crowd((n) => inChunks(`10.0.0.${n}`));
+    const ofMany = await sixty((n) => inChunks(`10.0.0.${n}`));
     expect(new Set(ofMany.map(({ status }) => status))).toEqual(new Set([200]));
-    const ofOne = await crowd(() => inChunks("10.0.0.1"));
+    const ofOne = await sixty(() => inChunks("10.0.0.1"));
     expect(new Set(ofOne.map(({ status }) => status))).toEqual(new Set([200, 429]));
     expect(ofOne.find(({ status }) => status === 429)?.body).toContain("TOO_MANY_REQUESTS");
     expect(ofOne.filter(({ status }) => status === 200).length).toBeGreaterThan(30);
@@ -426,7 +426,7 @@ describe("a body in chunks of a byte", () => {
     await flood.ask(depth);
     await flood.send(depth.repeat(200));
     await flood.ending();
-    const all = await crowd(() => `${head}Content-Length: ${body.length}\r\n\r\n${body}`);
+    const all = await sixty(() => `${head}Content-Length: ${body.length}\r\n\r\n${body}`);
     expect(new Set(all.map(({ status }) => status))).toEqual(new Set([200]));
   });
 
