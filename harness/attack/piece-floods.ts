@@ -5,6 +5,7 @@ import type { Attack, Round } from "./attack.js";
 import { RawConnection } from "./raw-connection.js";
 
 const host = "Host: marketd\r\n";
+const healthz = `GET /healthz HTTP/1.1\r\n${host}\r\n`;
 const service = "/datanode.api.v2.TradingDataService";
 const streamPath = "/api/v2/stream/markets/depth/updates";
 
@@ -48,11 +49,18 @@ const floods: readonly Flood[] = [
   { name: "refused chunks of a byte", begin: chunkedPost("Nothing"), piece: chunk, width: 12 },
   {
     name: "chunks of a byte behind another request",
-    begin: `GET /healthz HTTP/1.1\r\n${host}\r\n`,
+    begin: healthz,
     next: chunkedPost("GetMarket"),
     piece: chunk,
     width: 12,
     bytesMax: packetBytes,
+  },
+  { name: "empty lines", begin: `${healthz}\r\n\r\n`, piece: "\r\n\r\n", width: 12 },
+  {
+    name: "ends of heads in a body",
+    begin: `${healthz}POST /nowhere HTTP/1.1\r\n${host}Content-Length: 1000000000\r\n\r\n`,
+    piece: "\r\n\r\n",
+    width: 12,
   },
   webSocketFlood("texts", "\x81\x81\0\0\0\0a"),
   webSocketFlood("pongs", "\x8a\x80\0\0\0\0"),
@@ -111,9 +119,9 @@ const bodiesBesideFlood: Attack = {
     };
     do {
       const flooding = await RawConnection.open(target.port, tally);
-      flooding?.write(`GET /healthz HTTP/1.1\r\n${host}\r\n`);
+      flooding?.write(healthz);
       await flooding?.untilReceived(1, 50);
-      flooding?.write(`GET /healthz HTTP/1.1\r\n${host}\r\n`.repeat(200));
+      flooding?.write(healthz.repeat(200));
       await flooding?.untilEnded(500);
       flooding?.close();
       const open = () => RawConnection.open(target.port, tally, "127.0.9.1");

@@ -5,7 +5,14 @@ import { earlyCancelMs } from "./connection-admission.js";
 import { closeLingering } from "./raw-sockets.js";
 import { isFedFromStart, RequestFeeder, turnBytesMax } from "./request-feeder.js";
 
+/** Bytes of a packet with a body in chunks behind another request: a chunk of a byte takes some hundred in memory. */
+const waitingChunksBytesMax = 4 * 1024;
+
 const ignoreError = (): void => {};
+
+function isInChunks(request: IncomingMessage): boolean {
+  return request.headers["transfer-encoding"] !== undefined;
+}
 
 /** Serves a request whose turn has come. */
 export type Http1Handler = (request: IncomingMessage, response: ServerResponse) => void;
@@ -16,10 +23,10 @@ export interface ConnectionEvents {
   cancelled(request: IncomingMessage, remoteAddress: string): void;
   /** A single packet held more requests than may wait. */
   flooded(): void;
-  /** Whose request it is: the quota key of its client. */
-  clientOf(request: IncomingMessage): string;
-  /** The last bytes for a client that sends too many bodies in chunks at once. */
-  tooManyBodies(request: IncomingMessage): Uint8Array;
+  /** The quota key of a request's client; without a request, that of the connection's. */
+  clientOf(request: IncomingMessage | undefined, remoteAddress: string): string;
+  /** The last bytes for a client that sends in too many pieces on too many connections. */
+  tooManyWait(request: IncomingMessage | undefined): Uint8Array;
 }
 
 /**
@@ -40,10 +47,8 @@ export class Http1Connection {
   readonly #remoteAddress: string;
   /** The newest request that is being served, until it is answered and has arrived completely. */
   #request: IncomingMessage | undefined;
-  /** Whose it is, if it has a body in chunks. */
-  #sender: string | undefined;
-  /** The newest request that the parser made. */
-  #newest: IncomingMessage | undefined;
+  /** The newest request that waits for its turn. */
+  #newestWaiting: IncomingMessage | undefined;
   /** The response in progress. */
   #response: ServerResponse | undefined;
   /** When it started, in `performance.now()` time. */
@@ -66,10 +71,11 @@ export class Http1Connection {
     this.#events = events;
     this.#feeder = new RequestFeeder(socket, {
       isBusy: () => this.#isBusy(),
-      senderOfChunks: () => (this.#request?.complete === false ? this.#sender : undefined),
+      inChunks: () => this.#request?.complete === false && isInChunks(this.#request),
+      sender: () => events.clientOf(this.#request, this.#remoteAddress),
       proceed: this.#proceed,
       heldBack: () => this.#settleKeepAlive(),
-      tooManyWait: () => this.#request !== undefined && this.malformed(events.tooManyBodies(this.#request)),
+      tooManyWait: () => this.malformed(events.tooManyWait(this.#request)),
     });
     this.#remoteAddress = socket.remoteAddress ?? "";
     // How Node ends a connection after its last response.
@@ -92,12 +98,13 @@ export class Http1Connection {
   /** Node's parser made a request. `handle` is called when its turn comes, if ever. */
   accept(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
     if (this.#released) return;
-    this.#newest = request;
-    if (request.headers["transfer-encoding"] !== undefined) this.#feedChunks(request);
+    if (isInChunks(request)) this.#feedChunks(request);
     if (this.#response === undefined && this.#waiting.length === 0 && !this.#draining) {
       this.#begin(request, response, handle);
     } else {
-      this.#wait(() => this.#begin(request, response, handle));
+      this.#newestWaiting = request;
+      if (this.#holdsChunks(request)) this.#cut();
+      else this.#wait(() => this.#begin(request, response, handle));
     }
   }
 
@@ -137,15 +144,35 @@ export class Http1Connection {
 
   /** The newest request took too long to arrive. `lastBytes` is the response, after which the connection ends. */
   tooSlow(lastBytes: Uint8Array): void {
-    // Nothing is read for a request that waits for its turn. Its handler limits the time from then on.
-    if (!this.#newestWaits) this.malformed(lastBytes);
+    const newest = this.#newestWaiting ?? this.#request;
+    if (newest === undefined || newest.complete || !this.#isHeldBack(newest)) this.malformed(lastBytes);
+    else this.#endWhenSlow(newest, lastBytes, this.#limits.requestReceiveTimeoutMs);
+  }
+
+  /** Whether the rest of a request may be here, or has not been asked for. */
+  #isHeldBack(request: IncomingMessage): boolean {
+    return this.#newestWaiting === request || this.#feeder.held.length > 0;
+  }
+
+  /** Gives a request that was held back its time again: Node has forgotten it. */
+  #endWhenSlow(request: IncomingMessage, lastBytes: Uint8Array, waitMs: number): void {
+    const timer = setTimeout(() => {
+      if (request.complete || this.#released || this.#socket.destroyed) return;
+      const { requestReceiveTimeoutMs } = this.#limits;
+      const sinceMs = this.#isHeldBack(request) ? performance.now() : this.#startedMs;
+      const leftMs = sinceMs + requestReceiveTimeoutMs - performance.now();
+      if (leftMs > 0) this.#endWhenSlow(request, lastBytes, leftMs);
+      else this.malformed(lastBytes);
+    }, waitMs);
+    timer.unref();
   }
 
   /** The parser rejected the input. `lastBytes` is the response, after which the connection ends. */
   malformed(lastBytes: Uint8Array): void {
     if (this.#released) return;
-    if (this.#newestWaits) {
+    if (this.#newestWaiting?.complete === false) {
       // It would wait for the rest of its body in vain.
+      this.#newestWaiting = undefined;
       this.#waiting.pop();
       this.#waiting.push(() => this.#close(lastBytes));
       return;
@@ -169,11 +196,6 @@ export class Http1Connection {
     }
   }
 
-  /** The newest request waits for its turn, and has not arrived completely. */
-  get #newestWaits(): boolean {
-    return this.#waiting.length > 0 && this.#newest !== this.#request && this.#newest?.complete === false;
-  }
-
   /** Ends the connection after the response to the last request that has arrived, or after a time without requests. */
   drain(): void {
     this.#draining = true;
@@ -183,7 +205,8 @@ export class Http1Connection {
 
   #begin(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
     this.#request = request;
-    this.#sender = request.headers["transfer-encoding"] === undefined ? undefined : this.#events.clientOf(request);
+    if (this.#newestWaiting === request) this.#newestWaiting = undefined;
+    this.#feeder.requestBegins();
     this.#response = response;
     this.#startedMs = performance.now();
     response.on("close", this.#answered);
@@ -205,7 +228,7 @@ export class Http1Connection {
 
   #countCancelled(): void {
     const isEarly = performance.now() - this.#startedMs < earlyCancelMs;
-    if (!isEarly || this.#request === undefined || this.#response?.writableFinished !== false) return;
+    if (!isEarly || this.#released || this.#request === undefined || this.#response?.writableFinished !== false) return;
     this.#events.cancelled(this.#request, this.#remoteAddress);
   }
 
@@ -233,12 +256,21 @@ export class Http1Connection {
     else setImmediate(() => !request.complete && this.#feeder.startSoon());
   }
 
+  /**
+   * Whether the parser may have made very many pieces of `request`, to be kept while another is answered: where a packet
+   * holds both, it was not fed.
+   */
+  #holdsChunks(request: IncomingMessage): boolean {
+    const isBehind = this.#response?.writableEnded === false && isInChunks(request);
+    return isBehind && !this.#feeder.isFeeding && this.#bytesFed - this.#bytesFedAtRest > waitingChunksBytesMax;
+  }
+
   /** Does the next piece of work: one per turn of the event loop, so that other connections get theirs. */
   readonly #proceed = (): void => {
-    if (this.#response !== undefined || this.#socket.destroyed) return;
-    this.#waiting.shift()?.();
+    if (this.#socket.destroyed) return;
+    if (this.#response === undefined) this.#waiting.shift()?.();
     if (this.#released) return;
-    // Also the body of a request whose turn has come.
+    // Also the body of a request whose turn has come, or which is being answered.
     this.#feeder.feed();
     if (this.#released) return;
     const hasMore = this.#waiting.length > 0 || this.#feeder.held.length > 0;

@@ -38,8 +38,8 @@ export class Http1Server {
     this.#events = {
       cancelled: this.#countCancelled,
       flooded: () => this.#flooded(),
-      clientOf: (request) => this.#clientOf(request),
-      tooManyBodies: ({ headers }) => rawErrorResponse(tooManyOfClient(), options.common.of(headers.origin)),
+      clientOf: (request, remoteAddress) => this.#clientOf(request, remoteAddress),
+      tooManyWait: (request) => rawErrorResponse(tooManyOfClient(), options.common.of(request?.headers.origin)),
     };
     this.#server = this.#create();
     // It does not listen; its time limits start at this event.
@@ -141,9 +141,9 @@ export class Http1Server {
     this.#cancelled.allows(this.#clientOf(request, remoteAddress));
   };
 
-  /** The quota key of a request's client. */
-  #clientOf(request: IncomingMessage, remoteAddress = request.socket.remoteAddress): string {
-    const isInvalid = headerRefusal(request.rawHeaders, this.#options.limits) !== undefined;
+  /** The quota key of a request's client; without a request, that of the connection's. */
+  #clientOf(request: IncomingMessage | undefined, remoteAddress: string): string {
+    const isInvalid = request === undefined || headerRefusal(request.rawHeaders, this.#options.limits) !== undefined;
     const forwardedFor = isInvalid ? undefined : request.headers["x-forwarded-for"];
     return quotaKey(this.#options.clients.of(remoteAddress, forwardedFor));
   }
@@ -164,7 +164,7 @@ export class Http1Server {
     const { clients } = this.#options;
     const { remoteAddress = "" } = request.socket;
     if (!this.#cancelled.anyExceeded || !clients.isProxy(remoteAddress)) return undefined;
-    return this.#cancelled.exceededBy(this.#clientOf(request)) ? tooManyCancelledCalls() : undefined;
+    return this.#cancelled.exceededBy(this.#clientOf(request, remoteAddress)) ? tooManyCancelledCalls() : undefined;
   }
 
   /** Any upgrade other than a WebSocket handshake is parsed again without the header, which a server may ignore. */

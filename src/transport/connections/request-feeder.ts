@@ -12,10 +12,13 @@ const noBytes = Buffer.alloc(0);
 /** Bytes of a body in chunks that the parser is given at once: each chunk is work of its own, and may be of one byte. */
 export const turnBytesMax = 8 * 1024;
 
+/** What else the parser is given in pieces costs as much of a turn as so many bytes, each: 16 pieces a turn. */
+const pieceBytes = turnBytesMax / 16;
+
 /** Connections of one client that wait for their turn. Each holds up to two packets. */
 const waitingPerClientMax = 32;
 
-/** The turns of all connections whose parser is given more of a body in chunks. */
+/** The turns of all connections whose parser is given more. */
 const turns = new WorkPacer();
 
 /** Whether the first bytes of a connection are a whole request without body and more, or much of a body in chunks. */
@@ -30,8 +33,10 @@ export function isFedFromStart(bytes: Buffer): boolean {
 interface FeederHost {
   /** Whether the parser must not be given more: it would make another request, or is paused. */
   isBusy(): boolean;
-  /** Whose body in chunks arrives; undefined: none does. */
-  senderOfChunks(): string | undefined;
+  /** Whether a body in chunks arrives. */
+  inChunks(): boolean;
+  /** The client that sends, of which not too many connections may wait. */
+  sender(): string;
   /** Called when all bytes have left; resumes with bytes that were held back. */
   proceed(): void;
   /** Bytes are held back until {@link RequestFeeder.feed} is called again. */
@@ -55,7 +60,7 @@ export class RequestFeeder {
   #paused = false;
   /** Held bytes wait for their turn. */
   #waits = false;
-  /** What may still be given before the next turn. */
+  /** What may still be given to this request before the next turn. */
   #bytesLeft = turnBytesMax;
   /** Drops that turn. */
   #leave: (() => void) | undefined;
@@ -65,6 +70,10 @@ export class RequestFeeder {
     private readonly socket: Socket,
     private readonly host: FeederHost,
   ) {}
+
+  get isFeeding(): boolean {
+    return this.#parse !== undefined;
+  }
 
   /** Bytes that the parser has not been given yet. */
   get held(): Buffer {
@@ -84,7 +93,7 @@ export class RequestFeeder {
     this.socket.on("drain", this.host.proceed);
     this.socket.on("resume", this.#resumed);
     // Thousands of clients may leave while their bytes wait.
-    this.socket.once("close", () => this.stop());
+    this.socket.once("close", this.#closed);
   }
 
   /** Starts feeding now, or once the connection is not paused. */
@@ -102,6 +111,8 @@ export class RequestFeeder {
 
   readonly #startNow = (): void => this.start();
 
+  readonly #closed = (): void => this.stop();
+
   /** Leaves the socket to Node for good. */
   stop(): void {
     this.#stopped = true;
@@ -110,18 +121,26 @@ export class RequestFeeder {
     this.socket.off("data", this.#read);
     this.socket.off("drain", this.host.proceed);
     this.socket.off("resume", this.#resumed);
+    this.socket.off("resume", this.#startNow);
+    this.socket.off("drain", this.#startNow);
+    // The socket may be read by another feeder, again and again.
+    this.socket.off("close", this.#closed);
+  }
+
+  /** A request begins: what came before does not count. */
+  requestBegins(): void {
+    this.#bytesLeft = turnBytesMax;
   }
 
   /**
    * Gives the parser held bytes, until it has made a request that is not answered yet. While bytes are held, nothing
-   * more is read.
+   * more is read. Bodies in chunks, and packets of very many pieces, are given in turns.
    */
   feed(): void {
     while (this.#held.length > 0 && !this.#waits && !this.host.isBusy()) {
-      const sender = this.host.senderOfChunks();
       const bytes = this.#bytesToNextHead();
-      if (sender === undefined || bytes <= this.#bytesLeft) this.#give(bytes);
-      else this.#giveInTurn(sender);
+      if (this.#costOf(bytes) <= this.#bytesLeft) this.#give(bytes);
+      else this.#giveInTurn();
     }
     if (this.#held.length > 0) {
       this.#paused = true;
@@ -138,14 +157,21 @@ export class RequestFeeder {
     return head < endOfHeaders.length ? this.#held.length : head;
   }
 
+  /** A packet that is given as a whole costs its sender as much. */
+  #costOf(bytes: number): number {
+    if (this.host.inChunks()) return bytes;
+    return bytes < this.#held.length ? pieceBytes : 0;
+  }
+
   #give(bytes: number): void {
     const held = this.#held;
+    this.#bytesLeft -= this.#costOf(bytes);
     this.#held = held.subarray(bytes);
-    this.#bytesLeft -= bytes;
     this.#parse?.(held.subarray(0, bytes));
   }
 
-  #giveInTurn(sender: string): void {
+  #giveInTurn(): void {
+    const sender = this.host.sender();
     if (turns.waitingOf(sender) >= waitingPerClientMax) {
       this.host.tooManyWait();
       return;

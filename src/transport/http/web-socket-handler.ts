@@ -50,6 +50,8 @@ export class WebSocketHandler {
       maxFragments: options.limits.webSocketFragmentsMax,
       // One event of a connection in a turn of the event loop: a packet may hold ten thousand frames.
       allowSynchronousEvents: false,
+      // A ping that is read in the turn in which a stream ends would be answered behind its end.
+      autoPong: false,
       closeTimeout: options.limits.breakOffMs,
     };
     this.#handshakes = new WebSocketServer(handshakes);
@@ -127,9 +129,14 @@ export class WebSocketHandler {
     });
     // From then on, nothing that arrives is read as frames.
     const refuse = (): void => {
-      if (webSocket.readyState === webSocket.OPEN) webSocket.close(closedByPolicy, "TOO_MANY_MESSAGES");
+      if (webSocket.readyState === webSocket.OPEN && socket.writable) {
+        webSocket.close(closedByPolicy, "TOO_MANY_MESSAGES");
+      }
       closeLingering(socket, lingerMs);
     };
+    webSocket.on("ping", (payload) => {
+      if (socket.writable) webSocket.pong(payload);
+    });
     webSocket.on("message", () => {
       peer.messagesSincePing++;
       if (peer.messagesSincePing === webSocketMessagesPerPingMax + 1) refuse();

@@ -17,6 +17,7 @@ import { RequestFeeder } from "../../../src/transport/connections/request-feeder
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { RawConnection, type RawResponse } from "../../support/raw-http.js";
 import { tries } from "../../support/tries.js";
+import { piece } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
 
 let server: RunningServer;
@@ -314,12 +315,69 @@ describe("a request that has not arrived completely, behind one that is answered
     expect((await connection.response()).body).toContain('"m"');
   });
 
+  test("ends the connection if it never arrives, though it has its response", async () => {
+    const connection = await behindSlow("POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n{");
+    expect((await connection.response()).status).toBe(404);
+    await connection.send('"');
+    const started = performance.now();
+    expect(await connection.ending()).toBe("ended");
+    expect(performance.now() - started).toBeLessThan(1_000);
+  });
+
   test("is refused in its turn where it is malformed", async () => {
     const connection = await behindSlow(`${post}Transfer-Encoding: chunked\r\n\r\n8\r\n{"market\r\nX`);
     const started = performance.now();
     expect((await connection.response()).status).toBe(400);
     expect(performance.now() - started).toBeLessThan(300);
   });
+});
+
+describe("a body in chunks behind a request that is being answered", () => {
+  test.each([
+    ["in one small packet, waits", 100, true],
+    ["in a packet of thousands of chunks, ends the connection", 5_000, false],
+  ])("%s", async (_, chunks, isOpen) => {
+    await serve({ api: [unary(TradingDataService.method.getMarket, () => new Promise<MarketResponse>(() => {}))] });
+    const connection = await connect();
+    await connection.ask(get("/healthz"));
+    const post = "POST /datanode.api.v2.TradingDataService/GetMarket HTTP/1.1\r\nHost: x\r\n";
+    const body = `Transfer-Encoding: chunked\r\n\r\n${"1\r\n \r\n".repeat(chunks)}`;
+    await connection.send(`${get("/api/v2/market/m")}${post}${body}`);
+    await sleep(200);
+    expect(connection.end === "open").toBe(isOpen);
+  });
+});
+
+test("a stream whose first message is more than its reader takes gets its request's body later", async () => {
+  const { server: started, service } = await serveFake({
+    limits: { headersTimeoutMs: 200, requestReceiveTimeoutMs: 400 },
+  });
+  server = started;
+  service.onOpen = (stream) => stream.give(piece({ contentType: "x".repeat(20_000_000) }));
+  const connection = await connect();
+  connection.socket.pause();
+  const head = get("/api/v2/stream/markets/depth/updates", "Content-Type: application/json", "Content-Length: 2");
+  await connection.send(`${head}{}`);
+  await sleep(300);
+  connection.socket.resume();
+  await expect.poll(() => connection.received.length, { timeout: 10_000 }).toBeGreaterThan(20_000_000);
+  await sleep(800);
+  expect(connection.end).toBe("open");
+});
+
+test("a connection that asks for another protocol again and again has no more listeners", async () => {
+  const sockets: Socket[] = [];
+  const keep = (message: unknown): void => {
+    sockets.push((message as { readonly socket: Socket }).socket);
+  };
+  subscribe("net.server.socket", keep);
+  await serve();
+  const upgrade = get("/healthz", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMA");
+  const connection = await connect();
+  await connection.send(upgrade.repeat(30));
+  for (let n = 0; n < 30; n++) expect((await connection.response()).status).toBe(200);
+  unsubscribe("net.server.socket", keep);
+  expect(sockets[0]?.listenerCount("close")).toBeLessThan(10);
 });
 
 test("what a client waits for is dropped when it ends its side of the connection", async () => {
@@ -348,7 +406,8 @@ describe("a body in chunks of a byte", () => {
   const post = `${head}Transfer-Encoding: chunked\r\n\r\n`;
   const host = {
     isBusy: () => false,
-    senderOfChunks: () => "sender",
+    inChunks: () => true,
+    sender: () => "sender",
     proceed: () => {},
     heldBack: () => {},
     tooManyWait: () => {},
@@ -405,6 +464,14 @@ describe("a body in chunks of a byte", () => {
     return Promise.all(all.map((connection, n) => connection.ask(request(n))));
   }
 
+  /** A packet of more requests than may wait. */
+  async function flood(): Promise<void> {
+    const connection = await connect();
+    await connection.ask(depth);
+    await connection.send(depth.repeat(200));
+    await connection.ending();
+  }
+
   const inChunks = (client: string): string =>
     `${post.slice(0, -2)}X-Forwarded-For: ${client}\r\n\r\n${chunks}0\r\n\r\n`;
   const trustedProxies = [{ address: "127.0.0.1", prefixBits: 32 }];
@@ -420,37 +487,60 @@ describe("a body in chunks of a byte", () => {
     expect(ofOne.filter(({ status }) => status === 200).length).toBeGreaterThan(30);
   });
 
+  test.each([
+    ["needs no turn where it is small, however many requests there were", true, 0],
+    ["needs turns where it is large", false, 4],
+  ])("%s", async (_name, areRequests, turns) => {
+    let asked = 0;
+    const listener = createServer((socket) => {
+      const sender = () => `${asked++}`;
+      const feeder = new RequestFeeder(socket, { ...host, sender });
+      socket.on("data", () => areRequests && feeder.requestBegins());
+      feeder.start();
+    });
+    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    for (let n = 0; n < 10; n++) {
+      client.write("x".repeat(4_096));
+      await sleep(10);
+    }
+    expect(asked).toBe(turns);
+    client.destroy();
+    listener.close();
+    await serve();
+  });
+
   test("has nothing to do with bodies that have a length, after a flood either", async () => {
     await serve({ api });
-    const flood = await connect();
-    await flood.ask(depth);
-    await flood.send(depth.repeat(200));
-    await flood.ending();
+    await flood();
     const all = await sixty(() => `${head}Content-Length: ${body.length}\r\n\r\n${body}`);
     expect(new Set(all.map(({ status }) => status))).toEqual(new Set([200]));
   });
 
-  test("whose chunks hold ends of heads is read in turns, too", async () => {
-    const given: number[] = [];
+  test.each([
+    ["in chunks", true, "4\r\n\r\n\r\n\r\n", 4_000],
+    ["not in chunks", false, "\r\n\r\n", 80],
+  ])("that holds ends of heads is read in turns, too: %s", async (_name, inChunks, text, piecesMax) => {
+    let pieces = 0;
+    let bytes = 0;
+    let mostInTurn = 0;
+    let inTurn = 0;
     const listener = createServer((socket) => {
-      const feeder = new RequestFeeder(socket, host);
-      let inTurn = 0;
+      const feeder = new RequestFeeder(socket, { ...host, inChunks: () => inChunks });
       socket.on("data", (chunk: Buffer) => {
-        if (inTurn === 0) {
-          void setImmediate().then(() => {
-            given.push(inTurn);
-            inTurn = 0;
-          });
-        }
-        inTurn += chunk.length;
+        if (inTurn++ === 0) void setImmediate().then(() => (inTurn = 0));
+        mostInTurn = Math.max(mostInTurn, inTurn);
+        pieces++;
+        bytes += chunk.length;
       });
       feeder.start();
     });
     await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
     const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
-    client.write("4\r\n\r\n\r\n\r\n".repeat(5_000));
-    await expect.poll(() => given.reduce((a, b) => a + b, 0)).toBe(45_000);
-    expect(Math.max(...given)).toBeLessThanOrEqual(3 * 8_192);
+    client.write(text.repeat(3_000));
+    await expect.poll(() => bytes).toBe(3_000 * text.length);
+    expect(pieces).toBeGreaterThan(2_000);
+    expect(mostInTurn).toBeLessThan(piecesMax);
     client.destroy();
     listener.close();
     await serve();

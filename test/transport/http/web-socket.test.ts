@@ -206,6 +206,23 @@ test("a reader that is slow, and sends pings, gets everything behind the end of 
   expect(messages).toHaveLength(20);
 });
 
+test("pings that arrive as the stream ends do not cut its end off", async () => {
+  const connection = await RawConnection.open(server.address.port);
+  await connection.send(rawUpgrade(path));
+  await connection.arrival(/\r\n\r\n/);
+  connection.socket.pause();
+  stream().give(piece({ contentType: "x".repeat(5_000_000) }));
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  // The server reads one in a turn of its loop.
+  await connection.send("\x89\x80\0\0\0\0".repeat(2_000));
+  for (let turns = 0; turns < 200; turns++) await new Promise((resolve) => setImmediate(resolve));
+  stream().end();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  connection.socket.resume();
+  expect(await connection.ending()).toBe("ended");
+  expect(connection.received).toContain("\x88\x02\x03\xe8");
+});
+
 describe("another upgrade is left aside", () => {
   const wish = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"];
 
