@@ -28,6 +28,8 @@ const recoveryMaxMs = 10_000;
 /** How long an attack may go on beyond its round, until its connections have their responses or give up. */
 const overrunMaxMs = 120_000;
 
+/** What the command and its workers hold together at most. */
+const residentMaxBytes = 1_610_612_736;
 /** Descriptors that may differ from those before: connections of the database pool, and those of the bystander. */
 const descriptorsSpare = 24;
 
@@ -181,6 +183,8 @@ class AttackRun {
     report.check(`${name}: no worker has ended`, dead.length === 0, `${dead.length} ended; ${this.#lastWords()}`);
     const kept = settled.descriptors - this.#descriptors;
     report.check(`${name}: descriptors are given back`, kept <= descriptorsSpare, `${kept} more than at the start`);
+    const residentText = `${mebibytes(settled.residentBytes)} MiB`;
+    report.check(`${name}: memory is bounded`, settled.residentBytes <= residentMaxBytes, residentText);
     for (const failure of tally.failures) report.check(`${name}: answers`, false, failure);
     if (tally.failures.length === 0) report.check(`${name}: answers`, true);
     const bystander = this.#judgeBystander(name, readings);

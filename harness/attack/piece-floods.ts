@@ -55,6 +55,20 @@ const floods: readonly Flood[] = [
     width: 12,
     bytesMax: packetBytes,
   },
+  {
+    name: "chunks of a byte behind a head in two packets",
+    begin: `${healthz}POST /nowhere HTTP/1.1\r\n${host}Transfer-Encoding: chunked\r\n`,
+    next: "\r\n",
+    piece: chunk,
+    width: 12,
+    bytesMax: packetBytes,
+  },
+  {
+    name: "chunks of a byte with a stream's request",
+    begin: `GET ${streamPath} HTTP/1.1\r\n${host}Transfer-Encoding: chunked\r\n\r\n`,
+    piece: chunk,
+    width: 12,
+  },
   { name: "empty lines", begin: `${healthz}\r\n\r\n`, piece: "\r\n\r\n", width: 12 },
   {
     name: "ends of heads in a body",

@@ -47,6 +47,10 @@ export class Http1Connection {
   readonly #remoteAddress: string;
   /** The newest request that is being served, until it is answered and has arrived completely. */
   #request: IncomingMessage | undefined;
+  /** It waited for its turn, and was the newest then. */
+  #hasWaited = false;
+  /** Its client sends in too many pieces. */
+  #isRefused = false;
   /** The newest request that waits for its turn. */
   #newestWaiting: IncomingMessage | undefined;
   /** The response in progress. */
@@ -75,7 +79,10 @@ export class Http1Connection {
       sender: () => events.clientOf(this.#request, this.#remoteAddress),
       proceed: this.#proceed,
       heldBack: () => this.#settleKeepAlive(),
-      tooManyWait: () => this.malformed(events.tooManyWait(this.#request)),
+      tooManyWait: () => {
+        this.#isRefused = true;
+        this.malformed(events.tooManyWait(this.#request));
+      },
     });
     this.#remoteAddress = socket.remoteAddress ?? "";
     // How Node ends a connection after its last response.
@@ -92,6 +99,7 @@ export class Http1Connection {
    * if that is required, or if the `first` bytes are many.
    */
   started(first: Buffer | undefined, oneByOne: boolean): void {
+    this.#bytesFedAtRest = this.#socket.bytesRead - (first?.length ?? 0);
     if (oneByOne || (first !== undefined && isFedFromStart(first))) this.#feeder.start();
   }
 
@@ -145,26 +153,22 @@ export class Http1Connection {
   /** The newest request took too long to arrive. `lastBytes` is the response, after which the connection ends. */
   tooSlow(lastBytes: Uint8Array): void {
     const newest = this.#newestWaiting ?? this.#request;
-    if (newest === undefined || newest.complete || !this.#isHeldBack(newest)) this.malformed(lastBytes);
-    else this.#endWhenSlow(newest, lastBytes, this.#limits.requestReceiveTimeoutMs);
+    if (newest === undefined || newest.complete) this.malformed(lastBytes);
+    else this.#endIfSlow(newest, lastBytes);
   }
 
-  /** Whether the rest of a request may be here, or has not been asked for. */
-  #isHeldBack(request: IncomingMessage): boolean {
-    return this.#newestWaiting === request || this.#feeder.held.length > 0;
-  }
-
-  /** Gives a request that was held back its time again: Node has forgotten it. */
-  #endWhenSlow(request: IncomingMessage, lastBytes: Uint8Array, waitMs: number): void {
-    const timer = setTimeout(() => {
-      if (request.complete || this.#released || this.#socket.destroyed) return;
-      const { requestReceiveTimeoutMs } = this.#limits;
-      const sinceMs = this.#isHeldBack(request) ? performance.now() : this.#startedMs;
-      const leftMs = sinceMs + requestReceiveTimeoutMs - performance.now();
-      if (leftMs > 0) this.#endWhenSlow(request, lastBytes, leftMs);
-      else this.malformed(lastBytes);
-    }, waitMs);
-    timer.unref();
+  /**
+   * Ends the connection, unless the request has waited for its turn, and has its time from then on. Nothing is read
+   * before, nor while its response is not taken. Node has forgotten the request.
+   */
+  #endIfSlow(request: IncomingMessage, lastBytes: Uint8Array): void {
+    if (request.complete || this.#released || this.#socket.destroyed) return;
+    const { requestReceiveTimeoutMs } = this.#limits;
+    const isHeldBack = this.#newestWaiting === request || this.#socket.writableNeedDrain;
+    const sinceTurnMs = this.#hasWaited ? performance.now() - this.#startedMs : requestReceiveTimeoutMs;
+    const leftMs = requestReceiveTimeoutMs - (isHeldBack ? 0 : sinceTurnMs);
+    if (leftMs <= 0) this.malformed(lastBytes);
+    else setTimeout(() => this.#endIfSlow(request, lastBytes), leftMs).unref();
   }
 
   /** The parser rejected the input. `lastBytes` is the response, after which the connection ends. */
@@ -205,7 +209,8 @@ export class Http1Connection {
 
   #begin(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
     this.#request = request;
-    if (this.#newestWaiting === request) this.#newestWaiting = undefined;
+    this.#hasWaited = this.#newestWaiting === request;
+    if (this.#hasWaited) this.#newestWaiting = undefined;
     this.#feeder.requestBegins();
     this.#response = response;
     this.#startedMs = performance.now();
@@ -228,7 +233,8 @@ export class Http1Connection {
 
   #countCancelled(): void {
     const isEarly = performance.now() - this.#startedMs < earlyCancelMs;
-    if (!isEarly || this.#released || this.#request === undefined || this.#response?.writableFinished !== false) return;
+    if (!isEarly || this.#isRefused || this.#request === undefined || this.#response?.writableFinished !== false)
+      return;
     this.#events.cancelled(this.#request, this.#remoteAddress);
   }
 

@@ -1,4 +1,4 @@
-import http, { type IncomingMessage, type ServerResponse } from "node:http";
+import http, { type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { quotaKey } from "../../domain/client-address.js";
@@ -105,6 +105,8 @@ export class Http1Server {
         const refusal = invalid ?? this.#refusalOf(request) ?? unmetExpectation(request.headers.expect);
         if (refusal === undefined) serve(exchange);
         else exchange.sendError(refusal);
+        // Nobody reads the body, which would be kept until the response ends. A request without one has nothing to read.
+        if (hasBody(request.headers) && request.readableFlowing === null) request.resume();
       };
       return (request: IncomingMessage, response: ServerResponse) => {
         this.#connections.get(request.socket)?.accept(request, response, handle);
@@ -189,6 +191,10 @@ export class Http1Server {
     socket.unshift(first);
     this.serve(socket, first);
   }
+}
+
+function hasBody(headers: IncomingHttpHeaders): boolean {
+  return headers["content-length"] !== undefined || headers["transfer-encoding"] !== undefined;
 }
 
 /** The head of a request as it arrived, without its `Upgrade` header. */

@@ -21,6 +21,17 @@ const waitingPerClientMax = 32;
 /** The turns of all connections whose parser is given more. */
 const turns = new WorkPacer();
 
+/** With how many bytes of an end of a head, not whole, `given` ends, behind as many as `before`. */
+function endMatched(given: Buffer, before: number): number {
+  const tail = given.subarray(1 - endOfHeaders.length);
+  let matched = given.length < endOfHeaders.length ? before : 0;
+  for (const byte of tail) {
+    if (byte === endOfHeaders[matched]) matched = (matched + 1) % endOfHeaders.length;
+    else matched = byte === endOfHeaders[0] ? 1 : 0;
+  }
+  return matched;
+}
+
 /** Whether the first bytes of a connection are a whole request without body and more, or much of a body in chunks. */
 export function isFedFromStart(bytes: Buffer): boolean {
   const end = bytes.indexOf(endOfHeaders) + endOfHeaders.length;
@@ -56,6 +67,8 @@ export class RequestFeeder {
   /** Node's listener, once this feeder has replaced it. */
   #parse: ((chunk: Buffer) => void) | undefined;
   #held: Buffer = noBytes;
+  /** How much of an end of a head the parser was given last: it may come in two packets. */
+  #endMatched = 0;
   /** Reading is paused because bytes are held. */
   #paused = false;
   /** Held bytes wait for their turn. */
@@ -153,21 +166,25 @@ export class RequestFeeder {
   }
 
   #bytesToNextHead(): number {
+    const rest = endOfHeaders.subarray(this.#endMatched);
+    if (this.#endMatched > 0 && this.#held.subarray(0, rest.length).equals(rest)) return rest.length;
     const head = this.#held.indexOf(endOfHeaders) + endOfHeaders.length;
     return head < endOfHeaders.length ? this.#held.length : head;
   }
 
   /** A packet that is given as a whole costs its sender as much. */
   #costOf(bytes: number): number {
-    if (this.host.inChunks()) return bytes;
-    return bytes < this.#held.length ? pieceBytes : 0;
+    const ofPiece = bytes < this.#held.length ? pieceBytes : 0;
+    return this.host.inChunks() ? Math.max(bytes, ofPiece) : ofPiece;
   }
 
   #give(bytes: number): void {
     const held = this.#held;
     this.#bytesLeft -= this.#costOf(bytes);
     this.#held = held.subarray(bytes);
-    this.#parse?.(held.subarray(0, bytes));
+    const given = held.subarray(0, bytes);
+    this.#endMatched = endMatched(given, this.#endMatched);
+    this.#parse?.(given);
   }
 
   #giveInTurn(): void {

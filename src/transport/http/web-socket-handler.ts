@@ -134,9 +134,17 @@ export class WebSocketHandler {
       }
       closeLingering(socket, lingerMs);
     };
+    let unanswered: Buffer | undefined;
+    const respond = (): void => {
+      if (unanswered !== undefined && socket.writable) webSocket.pong(unanswered);
+      unanswered = undefined;
+    };
+    // Of a reader that takes nothing, the newest alone is kept.
     webSocket.on("ping", (payload) => {
-      if (socket.writable) webSocket.pong(payload);
+      unanswered = payload;
+      if (!socket.writableNeedDrain) respond();
     });
+    socket.on("drain", respond);
     webSocket.on("message", () => {
       peer.messagesSincePing++;
       if (peer.messagesSincePing === webSocketMessagesPerPingMax + 1) refuse();

@@ -332,6 +332,46 @@ describe("a request that has not arrived completely, behind one that is answered
   });
 });
 
+/** The requests that servers of this process get meanwhile. */
+async function requestsDuring(run: () => Promise<void>): Promise<IncomingMessage[]> {
+  const requests: IncomingMessage[] = [];
+  const keep = (message: unknown): void => {
+    requests.push((message as { readonly request: IncomingMessage }).request);
+  };
+  subscribe("http.server.request.start", keep);
+  await run();
+  unsubscribe("http.server.request.start", keep);
+  return requests;
+}
+
+describe("a body that nobody reads", () => {
+  const sent = "400\r\n".padEnd(1_029, " ").concat("\r\n").repeat(600);
+
+  test("is not kept while its GET is being answered", async () => {
+    await serve({ api: [unary(TradingDataService.method.getMarket, () => new Promise<MarketResponse>(() => {}))] });
+    const requests = await requestsDuring(async () => {
+      const connection = await connect();
+      await connection.send(get("/api/v2/market/m", "Transfer-Encoding: chunked"), sent);
+      await sleep(500);
+      expect(connection.end).toBe("open");
+    });
+    expect(requests).toHaveLength(1);
+    expect(requests[0]?.readableLength).toBe(0);
+  });
+
+  test("has its time, however fast it is sent", async () => {
+    await serve({ limits: { headersTimeoutMs: 200, requestReceiveTimeoutMs: 400 } });
+    const connection = await connect();
+    await connection.send(get("/nowhere", "Transfer-Encoding: chunked"));
+    expect((await connection.response()).status).toBe(404);
+    const sending = setInterval(() => !connection.socket.writableNeedDrain && connection.socket.write(sent), 1);
+    const started = performance.now();
+    await connection.ending();
+    clearInterval(sending);
+    expect(performance.now() - started).toBeLessThan(3_000);
+  });
+});
+
 describe("a body in chunks behind a request that is being answered", () => {
   test.each([
     ["in one small packet, waits", 100, true],
@@ -541,6 +581,36 @@ describe("a body in chunks of a byte", () => {
     await expect.poll(() => bytes).toBe(3_000 * text.length);
     expect(pieces).toBeGreaterThan(2_000);
     expect(mostInTurn).toBeLessThan(piecesMax);
+    client.destroy();
+    listener.close();
+    await serve();
+  });
+
+  test.each([
+    ["\r\nA: b\r", "\n\r\n1\r\n", "\n\r\n"],
+    ["\r\nA: b\r\n", "\r\n1\r\n", "\r\n"],
+    ["\r\nA: b\r\n\r", "\n1\r\n", "\n"],
+    ["\r\nA: b\r", "\r\n\r\n1\r\n", "\r\n\r\n"],
+    ["\r\nA: b\r\n\r\n", "\r\n1\r\n", "\r\n1\r\n"],
+    ["\r\nA: b", "c\r\n\r\n1\r\n", "c\r\n\r\n"],
+  ])("begins where its head ends, in whichever packet: %j, %j", async (before, packet, piece) => {
+    const pieces: string[] = [];
+    const listener = createServer((socket) => {
+      const feeder = new RequestFeeder(socket, { ...host, inChunks: () => false });
+      socket.on("data", (chunk: Buffer) => pieces.push(chunk.toString()));
+      feeder.start();
+    });
+    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    for (const text of [...(before.match(/\r?[^\r]*/g) ?? [])].filter((part) => part !== "")) {
+      client.write(text);
+      await sleep(10);
+    }
+    client.write(packet);
+    await expect.poll(() => pieces.join("")).toBe(before + packet);
+    const given = pieces.join("").slice(0, before.length + piece.length);
+    let length = 0;
+    expect(pieces.map((text) => (length += text.length))).toContain(given.length);
     client.destroy();
     listener.close();
     await serve();

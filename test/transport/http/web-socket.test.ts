@@ -1,4 +1,6 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import http from "node:http";
+import type { Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { Failure, unavailable } from "../../../src/domain/failure.js";
@@ -204,6 +206,31 @@ test("a reader that is slow, and sends pings, gets everything behind the end of 
   client.resume();
   expect((await closed).code).toBe(1000);
   expect(messages).toHaveLength(20);
+});
+
+test("a reader that takes nothing has its newest ping answered alone", async () => {
+  const sockets: Socket[] = [];
+  const keep = (message: unknown): void => {
+    sockets.push((message as { readonly socket: Socket }).socket);
+  };
+  subscribe("net.server.socket", keep);
+  const connection = await RawConnection.open(server.address.port);
+  await connection.send(rawUpgrade(path));
+  await connection.arrival(/\r\n\r\n/);
+  unsubscribe("net.server.socket", keep);
+  connection.socket.pause();
+  stream().give(piece({ contentType: "x".repeat(10_000_000) }));
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  const unread = sockets[0]?.writableLength ?? 0;
+  expect(unread).toBeGreaterThan(1_000_000);
+  await connection.send("\x89\x81\0\0\0\0a".repeat(500), "\x89\x81\0\0\0\0b");
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  // Beside pings of the server.
+  expect(sockets[0]?.writableLength).toBeLessThan(unread + 100);
+  connection.socket.resume();
+  await expect.poll(() => connection.received.slice(-10)).toContain("\x8a\x01b");
+  expect(connection.received).not.toContain("\x8a\x01a");
+  connection.close();
 });
 
 test("pings that arrive as the stream ends do not cut its end off", async () => {
