@@ -44,6 +44,11 @@ export class WorkPacer {
     return this.#waiting.get(owner)?.length ?? 0;
   }
 
+  /** Owners of pieces that wait. */
+  get owners(): number {
+    return this.#waiting.size;
+  }
+
   #drop(owner: string, piece: Piece): void {
     const pieces = this.#waiting.get(owner);
     const index = pieces?.indexOf(piece) ?? -1;

@@ -18,6 +18,9 @@ const pieceBytes = turnBytesMax / 16;
 /** Connections of one client that wait for their turn. Each holds up to two packets. */
 const waitingPerClientMax = 32;
 
+/** Of all clients together, which share them: connections whose clients have left wait too, as they are not read. */
+const waitingMax = 512;
+
 /** The turns of all connections whose parser is given more. */
 const turns = new WorkPacer();
 
@@ -189,7 +192,8 @@ export class RequestFeeder {
 
   #giveInTurn(): void {
     const sender = this.host.sender();
-    if (turns.waitingOf(sender) >= waitingPerClientMax) {
+    const waiting = turns.waitingOf(sender);
+    if (waiting >= waitingPerClientMax || waiting * turns.owners >= waitingMax || turns.owners > waitingMax) {
       this.host.tooManyWait();
       return;
     }

@@ -550,6 +550,42 @@ describe("a body in chunks of a byte", () => {
     await serve();
   });
 
+  test("of many clients waits on fewer connections of each", async () => {
+    let refused = 0;
+    let accepted = 0;
+    const listener = createServer((socket) => {
+      // A hundred clients, with ten connections each.
+      const client = `${accepted++ % 100}`;
+      const tooManyWait = () => {
+        refused++;
+        socket.destroy();
+      };
+      const feeder = new RequestFeeder(socket, {
+        ...host,
+        isBusy: () => socket.destroyed,
+        sender: () => client,
+        tooManyWait,
+      });
+      socket.on("error", () => {});
+      socket.on("data", () => {
+        for (const until = performance.now() + 1; performance.now() < until; );
+      });
+      feeder.start();
+    });
+    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+    const clients = Array.from({ length: 1_000 }, () => {
+      const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+      client.on("error", () => {});
+      client.write("x".repeat(60_000));
+      return client;
+    });
+    await expect.poll(() => refused, { timeout: 10_000 }).toBeGreaterThan(300);
+    expect(accepted - refused).toBeGreaterThan(400);
+    for (const client of clients) client.destroy();
+    listener.close();
+    await serve();
+  });
+
   test("has nothing to do with bodies that have a length, after a flood either", async () => {
     await serve({ api });
     await flood();
