@@ -7,6 +7,7 @@ import {
   getFields,
   headerBlock,
   headers,
+  headerText,
   ping,
   postFields,
   preface,
@@ -348,6 +349,30 @@ const sessionFlood: Attack = {
     }),
 };
 
+/** A field of the dynamic table, which the first request adds: a byte each time on the wire, 58 in memory. */
+const addedField = Buffer.concat([Buffer.from([0x40]), headerText("a"), headerText("y".repeat(55))]);
+const indexedField = 0xbe;
+
+const smallFields: Attack = {
+  name: "requests of many small header fields",
+  expects: "bounded memory, and no starvation",
+  run: (round) =>
+    inParallel(round, 8, async () => {
+      const connection = await openSession(round);
+      if (connection === undefined) return;
+      const fields = Buffer.alloc(190, indexedField);
+      const block = (n: number) =>
+        Buffer.concat([headerBlock(getFields("/healthz")), n === 0 ? addedField : fields, fields]);
+      const request = (n: number) => frame(frameType.headers, flag.endHeaders | flag.endStream, 2 * n + 1, block(n));
+      for (let n = 0; n < 20_000 && !connection.ended && performance.now() < round.until + 1_000; n += 100) {
+        connection.write(Buffer.concat(Array.from({ length: 100 }, (_, i) => request(n + i))));
+        round.tally.requests += 100;
+        await connection.untilReceived(connection.receivedBytes + 1, 500);
+      }
+      connection.close();
+    }),
+};
+
 /** Attacks by HTTP/2. */
 export const http2Attacks: readonly Attack[] = [
   brokenFrames,
@@ -357,6 +382,7 @@ export const http2Attacks: readonly Attack[] = [
   headerFloods,
   zippedDeadlines,
   sessionFlood,
+  smallFields,
   zeroWindow,
   openStreams,
   refusedSenders,

@@ -73,11 +73,16 @@ export function settings(...entries: readonly (readonly [id: number, value: numb
 
 /** A header block of literal fields without indexing or Huffman coding (RFC 7541, 6.2.2). */
 export function headerBlock(fields: Readonly<Record<string, string>>): Buffer {
-  const parts = Object.entries(fields).flatMap(([name, value]) => [Buffer.from([0]), text(name), text(value)]);
+  const parts = Object.entries(fields).flatMap(([name, value]) => [
+    Buffer.from([0]),
+    headerText(name),
+    headerText(value),
+  ]);
   return Buffer.concat(parts);
 }
 
-function text(value: string): Buffer {
+/** A text as HPACK has it, not compressed. */
+export function headerText(value: string): Buffer {
   const bytes = Buffer.from(value, "latin1");
   const length = [Math.min(bytes.length, 127)];
   for (let rest = bytes.length - 127; rest >= 0; rest >>>= 7) {

@@ -225,10 +225,12 @@ export class Http1Connection {
     if (this.#socket.destroyed) this.#countCancelled();
     this.#response = undefined;
     if (this.#request?.complete === true) this.#request = undefined;
+    // The rest of a body that was refused is no other request.
+    else this.#request?.once("end", () => (this.#bytesFedAtRest = this.#bytesFed));
     this.#bytesFedAtRest = this.#bytesFed;
     this.#restSinceMs = performance.now();
     if (this.#waiting.length > 0 || this.#feeder.held.length > 0) setImmediate(this.#proceed);
-    else if (this.#draining) this.#closeWhenIdle();
+    if (this.#draining) this.#closeWhenIdle();
   };
 
   #countCancelled(): void {

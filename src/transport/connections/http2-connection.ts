@@ -16,6 +16,11 @@ import { hasEnded, isWholeResponse, unreadBytes } from "./unread-responses.js";
  */
 export const cancelledShareOfServedAtOnce = 0.1;
 
+/** Header fields of a request that cost its client nothing. Each may take a single byte on the wire. */
+const fieldsFree = 64;
+/** So many more count as one cancelled call. */
+const fieldsPerCancellation = 10;
+
 /**
  * One HTTP/2 session. It shares the event loop with other sessions, and ends when its peer is gone or exceeds a limit.
  */
@@ -42,6 +47,8 @@ export class Http2Connection implements OpenCall {
    * Every stream that has not ended, unordered. An array, because V8 retains everything that a growing Set has held while an old object refers to it.
    */
   readonly #open: OpenStream[] = [];
+  /** Their header fields. */
+  #fields = 0;
   /** A stream was opened since the last check. */
   #used = false;
   /** The last check at which a stream was open, in `performance.now()` time. */
@@ -79,9 +86,9 @@ export class Http2Connection implements OpenCall {
 
   /**
    * The peer opened a stream. `serve` is called at once, or in a later turn of the event loop if the stream still
-   * exists. Streams of clients that cancel too many calls are reset.
+   * exists. Streams of clients that cancel too many calls are reset, as are those with too many `fields`.
    */
-  streamOpened(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, serve: () => void): void {
+  streamOpened(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, fields: number, serve: () => void): void {
     if (this.#isCut) {
       // It ends with the connection, and counts like the others.
       if (this.#client !== undefined) this.#cancelled.allows(this.#client);
@@ -94,7 +101,17 @@ export class Http2Connection implements OpenCall {
     }
     this.#used = true;
     this.#peer.streamOpened();
-    this.#open.push(new OpenStream(stream, client, this.#open.length, (gone) => this.#closed(gone)));
+    this.#open.push(new OpenStream(stream, client, fields, this.#open.length, (gone) => this.#closed(gone)));
+    this.#fields += fields;
+    for (let n = fieldsFree; n < fields; n += fieldsPerCancellation) this.#cancelled.allows(client);
+    if (fields > fieldsFree && this.#client !== undefined && this.#cancelled.exceededBy(client)) {
+      this.#cut("header fields");
+      return;
+    }
+    if (this.#fields > this.#options.limits.http2FieldsOpenMax) {
+      stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      return;
+    }
     const atOnce = this.#waiting.length === 0 && !this.#cancelsOften();
     if (atOnce && this.#shares.take(this.#served)) {
       this.#serve(serve);
@@ -161,6 +178,7 @@ export class Http2Connection implements OpenCall {
 
   #closed(gone: OpenStream): void {
     this.#countCancelled(gone);
+    this.#fields -= gone.fields;
     const last = this.#open.pop();
     if (last === undefined || last === gone) return;
     this.#open[gone.index] = last;
@@ -205,6 +223,8 @@ class OpenStream {
   readonly stream: ServerHttp2Stream;
   /** The quota key. */
   readonly client: string;
+  /** Header fields of its request. */
+  readonly fields: number;
   /** In `performance.now()` time. */
   readonly openedMs = performance.now();
   /** Its index in its connection's list. */
@@ -215,9 +235,16 @@ class OpenStream {
   #takenMs = 0;
 
   /** `closed` is called once, with this stream. */
-  constructor(stream: ServerHttp2Stream, client: string, index: number, closed: (stream: OpenStream) => void) {
+  constructor(
+    stream: ServerHttp2Stream,
+    client: string,
+    fields: number,
+    index: number,
+    closed: (stream: OpenStream) => void,
+  ) {
     this.stream = stream;
     this.client = client;
+    this.fields = fields;
     this.index = index;
     stream.on("close", () => closed(this));
     stream.on("finish", () => this.#stopSenderSoon());

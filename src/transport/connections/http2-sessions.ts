@@ -85,7 +85,7 @@ export class Http2Sessions {
       // Without a listener, a reset stream would end the process. "close" follows, which ends the call.
       stream.on("error", ignore);
       const connection = stream.session === undefined ? undefined : this.#connections.get(stream.session);
-      connection?.streamOpened(stream, headers, () => {
+      connection?.streamOpened(stream, headers, raw.length / 2, () => {
         serve(new Http2Exchange(stream, headers, connection.address, this.#options), raw);
       });
     });

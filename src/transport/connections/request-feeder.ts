@@ -96,10 +96,10 @@ export class RequestFeeder {
     return this.#held;
   }
 
-  /** Starts feeding, unless Node has paused its parser because a slow reader takes nothing. */
+  /** Starts feeding, on a connection that is new or not paused. */
   start(): void {
     if (this.#parse !== undefined || this.#stopped) return;
-    if (this.socket.destroyed || this.socket.writableNeedDrain) return;
+    if (this.socket.destroyed) return;
     const [parse, ...others] = this.socket.listeners("data");
     if (parse === undefined || others.length > 0) return;
     this.#parse = (chunk) => Reflect.apply(parse, this.socket, [chunk]);
@@ -116,16 +116,16 @@ export class RequestFeeder {
   startSoon(): void {
     if (this.#parse !== undefined || this.#stopped) return;
     // A socket that was paused while the parser read it would not be read again.
-    const event = this.socket.isPaused() ? "resume" : this.socket.writableNeedDrain ? "drain" : undefined;
-    if (event === undefined) {
+    if (!this.socket.isPaused()) {
       this.start();
       return;
     }
-    this.socket.off(event, this.#startNow);
-    this.socket.once(event, this.#startNow);
+    this.socket.off("resume", this.#startNow);
+    this.socket.once("resume", this.#startNow);
   }
 
-  readonly #startNow = (): void => this.start();
+  /** It may have been paused again. */
+  readonly #startNow = (): void => this.startSoon();
 
   readonly #closed = (): void => this.stop();
 
@@ -138,7 +138,6 @@ export class RequestFeeder {
     this.socket.off("drain", this.host.proceed);
     this.socket.off("resume", this.#resumed);
     this.socket.off("resume", this.#startNow);
-    this.socket.off("drain", this.#startNow);
     // The socket may be read by another feeder, again and again.
     this.socket.off("close", this.#closed);
   }

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
-import { type WebSocket, WebSocketServer } from "ws";
+import { WebSocket, WebSocketServer } from "ws";
 import { Failure, type FailureCode } from "../../domain/failure.js";
 import { type CallWire, ServerCall } from "../call/server-call.js";
 import { eachField } from "../common-headers.js";
@@ -231,8 +231,8 @@ class WebSocketResponse implements CallWire {
   }
 
   write(frames: Uint8Array): boolean {
-    const webSocket = this.#webSocket;
-    return webSocket === undefined || webSocket.readyState !== webSocket.OPEN || this.socket.write(frames);
+    // One that is closing takes nothing more.
+    return this.#webSocket?.readyState === WebSocket.OPEN && this.socket.write(frames);
   }
 
   /** Errors follow a completed handshake too, because browsers show neither status nor body of a refused one. */

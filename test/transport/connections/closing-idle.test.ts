@@ -3,6 +3,7 @@ import http2 from "node:http2";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import type { TransportLimits } from "../../../src/transport/options.js";
 import type { RunningServer } from "../../../src/transport/server.js";
+import { RawConnection } from "../../support/raw-http.js";
 import { serveFake } from "../serve-fake.js";
 
 /* How connections without a request under way end when the server drains. */
@@ -122,4 +123,17 @@ it.each([
   expect((await ask(agent)).connection).toBe("close");
   await drained;
   agent.destroy();
+});
+
+it("one whose body came behind the response that refused it is idle", async () => {
+  await serve({ drainIdleMs: 500 });
+  const connection = await RawConnection.open(server.address.port);
+  const head = "POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n";
+  expect((await connection.ask(head)).status).toBe(404);
+  await connection.send("12345");
+  await pause(700);
+  const started = performance.now();
+  await server.drain(10_000);
+  expect(performance.now() - started).toBeLessThan(2_000);
+  connection.close();
 });

@@ -60,6 +60,42 @@ function resets(first: number, count: number, code?: number): Buffer {
   return Buffer.concat(ids.flatMap((id) => [headers(id, getFields(neverPath), flag.endStream), rstStream(id, code)]));
 }
 
+test("streams whose header fields are too many together are reset, others go on", async () => {
+  ({ server, service } = await serveFake({ limits: { http2FieldsOpenMax: 1_000 } }));
+  const session = connect(server.url);
+  const fields = Object.fromEntries(Array.from({ length: 90 }, (_, n) => [`x-${n}`, "y"]));
+  const codes: (number | undefined)[] = [];
+  const streams = Array.from({ length: 20 }, () => {
+    const stream = session.request({ ":path": neverPath, ...fields });
+    stream.on("error", () => {});
+    stream.on("close", () => codes.push(stream.rstCode));
+    return stream;
+  });
+  await expect.poll(() => codes).toEqual(Array.from({ length: 10 }, () => enhanceYourCalm));
+  for (const stream of streams) stream.close();
+  await expect.poll(() => codes.length).toBe(20);
+  const call = session.request({ ":path": marketPath, ...fields });
+  const status = await new Promise((resolve) => call.on("response", (response) => resolve(response[":status"])));
+  expect(status).toBe(200);
+  session.destroy();
+});
+
+test("requests of hundreds of fields count as cancelled calls", async () => {
+  ({ server, service } = await serveFake({ limits: { cancelledCallBurstMax: 100 } }));
+  const session = connect(server.url);
+  session.on("error", () => {});
+  const closed = new Promise((resolve) => session.on("close", resolve));
+  const fields = Object.fromEntries(Array.from({ length: 264 }, (_, n) => [`x-${n}`, "y"]));
+  const statuses: unknown[] = [];
+  for (let n = 0; n < 20; n++) {
+    const stream = session.request({ ":path": marketPath, ...fields });
+    stream.on("error", () => {});
+    stream.on("response", (response) => statuses.push(response[":status"]));
+  }
+  await closed;
+  expect(statuses.length).toBeLessThan(10);
+});
+
 describe("resets", () => {
   test("beyond the limit cut the connection", async () => {
     const connection = await serve();

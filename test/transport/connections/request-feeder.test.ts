@@ -652,6 +652,26 @@ describe("a body in chunks of a byte", () => {
     await serve();
   });
 
+  test("is read in turns though the reader of the response before is slow", async () => {
+    const feeders: RequestFeeder[] = [];
+    const listener = createServer((socket) => {
+      const feeder = new RequestFeeder(socket, host);
+      feeders.push(feeder);
+      socket.on("error", () => {});
+      socket.on("data", () => {});
+      socket.pause();
+      feeder.startSoon();
+      while (!socket.writableNeedDrain) socket.write(Buffer.alloc(1_000_000));
+      socket.resume();
+    });
+    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    await expect.poll(() => feeders[0]?.isFeeding).toBe(true);
+    client.destroy();
+    listener.close();
+    await serve();
+  });
+
   test("is dropped when its client leaves", async () => {
     const feeders: RequestFeeder[] = [];
     const listener = createServer((socket) => {

@@ -233,6 +233,22 @@ test("a reader that takes nothing has its newest ping answered alone", async () 
   connection.close();
 });
 
+test("a client that closes, and does not hang up, has nothing more computed", async () => {
+  const connection = await RawConnection.open(server.address.port, true);
+  await connection.send(rawUpgrade(path));
+  await connection.arrival(/\r\n\r\n/);
+  const opened = stream();
+  await connection.send("\x88\x80\0\0\0\0");
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const before = opened.takes;
+  for (let given = 0; given < 20; given++) {
+    opened.give(depthUpdate(BigInt(given + 1)));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect(opened.takes - before).toBeLessThanOrEqual(1);
+  connection.close();
+});
+
 test("pings that arrive as the stream ends do not cut its end off", async () => {
   const connection = await RawConnection.open(server.address.port);
   await connection.send(rawUpgrade(path));
