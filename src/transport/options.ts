@@ -90,10 +90,10 @@ export const defaultTransportLimits = {
   /** Concurrent HTTP/2 streams of one connection. */
   http2StreamsPerConnectionMax: 1_000,
   /**
-   * Header fields of one HTTP/2 connection's open streams together; beyond it, streams are reset. A field that was sent
-   * before takes a byte on the wire, and some hundred in memory.
+   * Header fields of a client's open streams on one HTTP/2 connection together; beyond it, streams are reset. A field that
+   * was sent before takes a byte on the wire, and some hundred in memory. Those that cost nothing are always allowed.
    */
-  http2FieldsOpenMax: 32_000,
+  http2FieldsOpenMax: 64_000,
   /**
    * Memory of one HTTP/2 connection, in millions of bytes, mostly of unread stream data. Beyond it Node refuses new
    * streams. Node's default of 10 would refuse them beside a dozen slow depth streams.

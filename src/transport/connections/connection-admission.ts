@@ -21,7 +21,8 @@ const retryMs = exceededSecondsMax * 1_000;
 
 /** The failure of calls from a client that cancelled too many. */
 export function tooManyCancelledCalls(): Failure {
-  const message = "this client cancels calls faster than one address may; keep them open, or ask less often";
+  const message =
+    "this client cancels calls, or sends header fields, faster than one address may; keep calls open, or ask less often";
   return new Failure("resource_exhausted", message, { reason: "TOO_MANY_CANCELLED_CALLS", retryAfterMs: retryMs });
 }
 

@@ -224,9 +224,13 @@ export class Http1Connection {
   readonly #answered = (): void => {
     if (this.#socket.destroyed) this.#countCancelled();
     this.#response = undefined;
-    if (this.#request?.complete === true) this.#request = undefined;
-    // The rest of a body that was refused is no other request.
-    else this.#request?.once("end", () => (this.#bytesFedAtRest = this.#bytesFed));
+    if (this.#request?.complete === true) {
+      this.#request = undefined;
+      this.#feeder.requestBegins();
+    } else {
+      // The rest of a body that was refused is no other request.
+      this.#request?.once("end", () => (this.#bytesFedAtRest = this.#bytesFed));
+    }
     this.#bytesFedAtRest = this.#bytesFed;
     this.#restSinceMs = performance.now();
     if (this.#waiting.length > 0 || this.#feeder.held.length > 0) setImmediate(this.#proceed);

@@ -47,8 +47,8 @@ export class Http2Connection implements OpenCall {
    * Every stream that has not ended, unordered. An array, because V8 retains everything that a growing Set has held while an old object refers to it.
    */
   readonly #open: OpenStream[] = [];
-  /** Their header fields. */
-  #fields = 0;
+  /** Their header fields, by client. */
+  readonly #fields = new Map<string, number>();
   /** A stream was opened since the last check. */
   #used = false;
   /** The last check at which a stream was open, in `performance.now()` time. */
@@ -102,13 +102,15 @@ export class Http2Connection implements OpenCall {
     this.#used = true;
     this.#peer.streamOpened();
     this.#open.push(new OpenStream(stream, client, fields, this.#open.length, (gone) => this.#closed(gone)));
-    this.#fields += fields;
-    for (let n = fieldsFree; n < fields; n += fieldsPerCancellation) this.#cancelled.allows(client);
-    if (fields > fieldsFree && this.#client !== undefined && this.#cancelled.exceededBy(client)) {
-      this.#cut("header fields");
-      return;
+    const open = (this.#fields.get(client) ?? 0) + fields;
+    this.#fields.set(client, open);
+    if (!this.#charge(client, fields - fieldsFree)) return;
+    if (!stream.endAfterHeaders) {
+      const charge = (_headers: unknown, _flags: unknown, raw: readonly string[]) =>
+        this.#charge(client, raw.length / 2);
+      stream.once("trailers", charge);
     }
-    if (this.#fields > this.#options.limits.http2FieldsOpenMax) {
+    if (open > this.#options.limits.http2FieldsOpenMax) {
       stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
       return;
     }
@@ -119,6 +121,15 @@ export class Http2Connection implements OpenCall {
     }
     this.#waiting.push({ stream, serve });
     this.#awaitTurn();
+  }
+
+  /** Counts header fields. False: they were beyond what the client may send, and end a connection of its own. */
+  #charge(client: string, fields: number): boolean {
+    let isAllowed = true;
+    for (let n = 0; n < fields; n += fieldsPerCancellation) isAllowed = this.#cancelled.allows(client) && isAllowed;
+    if (isAllowed || this.#client === undefined) return true;
+    this.#cut("header fields");
+    return false;
   }
 
   loopTurned(): void {
@@ -178,7 +189,9 @@ export class Http2Connection implements OpenCall {
 
   #closed(gone: OpenStream): void {
     this.#countCancelled(gone);
-    this.#fields -= gone.fields;
+    const left = (this.#fields.get(gone.client) ?? 0) - gone.fields;
+    if (left > 0) this.#fields.set(gone.client, left);
+    else this.#fields.delete(gone.client);
     const last = this.#open.pop();
     if (last === undefined || last === gone) return;
     this.#open[gone.index] = last;

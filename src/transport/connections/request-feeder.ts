@@ -142,7 +142,7 @@ export class RequestFeeder {
     this.socket.off("close", this.#closed);
   }
 
-  /** A request begins: what came before does not count. */
+  /** A request begins, or has been answered: what came before does not count. */
   requestBegins(): void {
     this.#bytesLeft = turnBytesMax;
   }

@@ -80,6 +80,43 @@ test("streams whose header fields are too many together are reset, others go on"
   session.destroy();
 });
 
+test("fields of one client behind a proxy are no other's", async () => {
+  const trustedProxies = [{ address: "127.0.0.1", prefixBits: 32 }];
+  ({ server, service } = await serveFake({ limits: { http2FieldsOpenMax: 1_000 }, trustedProxies }));
+  const session = connect(server.url);
+  const fields = Object.fromEntries(Array.from({ length: 50 }, (_, n) => [`x-${n}`, "y"]));
+  const reset: string[] = [];
+  const open = (client: string, path: string) => {
+    const stream = session.request({ ":path": path, "x-forwarded-for": client, ...fields });
+    stream.on("error", () => {});
+    stream.on("close", () => stream.rstCode === enhanceYourCalm && reset.push(client));
+    return stream;
+  };
+  for (let n = 0; n < 25; n++) open("10.0.0.1", neverPath);
+  await expect.poll(() => reset.length).toBeGreaterThan(0);
+  const call = open("10.0.0.2", marketPath);
+  const status = await new Promise((resolve) => call.on("response", (response) => resolve(response[":status"])));
+  expect(status).toBe(200);
+  expect(new Set(reset)).toEqual(new Set(["10.0.0.1"]));
+  session.destroy();
+});
+
+test("trailers of hundreds of fields count as cancelled calls", async () => {
+  ({ server, service } = await serveFake({ limits: { cancelledCallBurstMax: 100 } }));
+  const session = connect(server.url);
+  session.on("error", () => {});
+  const closed = new Promise((resolve) => session.on("close", resolve));
+  const fields = Object.fromEntries(Array.from({ length: 300 }, (_, n) => [`x-${n}`, "y"]));
+  for (let n = 0; n < 20; n++) {
+    const stream = session.request(grpc, { waitForTrailers: true });
+    stream.on("error", () => {});
+    stream.on("wantTrailers", () => stream.sendTrailers(fields));
+    stream.end();
+  }
+  await closed;
+  expect(session.destroyed).toBe(true);
+});
+
 test("requests of hundreds of fields count as cancelled calls", async () => {
   ({ server, service } = await serveFake({ limits: { cancelledCallBurstMax: 100 } }));
   const session = connect(server.url);
