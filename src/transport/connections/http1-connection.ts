@@ -211,7 +211,7 @@ export class Http1Connection {
     this.#request = request;
     this.#hasWaited = this.#newestWaiting === request;
     if (this.#hasWaited) this.#newestWaiting = undefined;
-    this.#feeder.requestBegins();
+    this.#feeder.refill();
     this.#response = response;
     this.#startedMs = performance.now();
     response.on("close", this.#answered);
@@ -226,7 +226,7 @@ export class Http1Connection {
     this.#response = undefined;
     if (this.#request?.complete === true) {
       this.#request = undefined;
-      this.#feeder.requestBegins();
+      this.#feeder.refill();
     } else {
       // The rest of a body that was refused is no other request.
       this.#request?.once("end", () => (this.#bytesFedAtRest = this.#bytesFed));

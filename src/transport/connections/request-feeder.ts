@@ -143,7 +143,7 @@ export class RequestFeeder {
   }
 
   /** A request begins, or has been answered: what came before does not count. */
-  requestBegins(): void {
+  refill(): void {
     this.#bytesLeft = turnBytesMax;
   }
 

@@ -17,14 +17,31 @@ import { RequestFeeder } from "../../../src/transport/connections/request-feeder
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { RawConnection, type RawResponse } from "../../support/raw-http.js";
 import { tries } from "../../support/tries.js";
-import { piece } from "../fake-api.js";
+import { type FakeService, piece } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
 
 let server: RunningServer;
 const connections: RawConnection[] = [];
+const endings: (() => unknown)[] = [];
 
-async function serve(options: Partial<ServerOptions> = {}): Promise<void> {
-  ({ server } = await serveFake(options));
+async function serve(options: Partial<ServerOptions> = {}): Promise<FakeService> {
+  const served = await serveFake(options);
+  server = served.server;
+  endings.push(() => served.server.close());
+  return served.service;
+}
+
+/** A plain server, each of whose connections `accept` gets. What it gives connects to it. */
+async function listen(accept: (socket: Socket) => void): Promise<() => Socket> {
+  const listener = createServer(accept);
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  endings.push(() => listener.close());
+  return () => {
+    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    client.on("error", () => {});
+    endings.push(() => client.destroy());
+    return client;
+  };
 }
 
 async function connect(): Promise<RawConnection> {
@@ -35,7 +52,7 @@ async function connect(): Promise<RawConnection> {
 
 afterEach(async () => {
   for (const connection of connections.splice(0)) connection.close();
-  await server.close();
+  for (const end of endings.splice(0).reverse()) await end();
 });
 
 function get(path: string, ...headers: string[]): string {
@@ -49,7 +66,9 @@ function marketResponse(id: string, version?: string): MarketResponse {
 type MarketResponse = EncodedResponse<typeof GetMarketResponseSchema>;
 
 /** Serves one method, as it is given. */
-function serveMarket(respond: (request: GetMarketRequest) => MarketResponse | Promise<MarketResponse>): Promise<void> {
+function serveMarket(
+  respond: (request: GetMarketRequest) => MarketResponse | Promise<MarketResponse>,
+): Promise<unknown> {
   return serve({ api: [unary(TradingDataService.method.getMarket, respond)] });
 }
 
@@ -389,10 +408,7 @@ describe("a body in chunks behind a request that is being answered", () => {
 });
 
 test("a stream whose first message is more than its reader takes gets its request's body later", async () => {
-  const { server: started, service } = await serveFake({
-    limits: { headersTimeoutMs: 200, requestReceiveTimeoutMs: 400 },
-  });
-  server = started;
+  const service = await serve({ limits: { headersTimeoutMs: 200, requestReceiveTimeoutMs: 400 } });
   service.onOpen = (stream) => stream.give(piece({ contentType: "x".repeat(20_000_000) }));
   const connection = await connect();
   connection.socket.pause();
@@ -532,28 +548,24 @@ describe("a body in chunks of a byte", () => {
     ["needs turns where it is large", false, 4],
   ])("%s", async (_name, areRequests, turns) => {
     let asked = 0;
-    const listener = createServer((socket) => {
+    const open = await listen((socket) => {
       const sender = () => `${asked++}`;
       const feeder = new RequestFeeder(socket, { ...host, sender });
-      socket.on("data", () => areRequests && feeder.requestBegins());
+      socket.on("data", () => areRequests && feeder.refill());
       feeder.start();
     });
-    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    const client = open();
     for (let n = 0; n < 10; n++) {
       client.write("x".repeat(4_096));
       await sleep(10);
     }
     expect(asked).toBe(turns);
-    client.destroy();
-    listener.close();
-    await serve();
   });
 
   test("of many clients waits on fewer connections of each", async () => {
     let refused = 0;
     let accepted = 0;
-    const listener = createServer((socket) => {
+    const open = await listen((socket) => {
       // A hundred clients, with ten connections each.
       const client = `${accepted++ % 100}`;
       const tooManyWait = () => {
@@ -572,18 +584,9 @@ describe("a body in chunks of a byte", () => {
       });
       feeder.start();
     });
-    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-    const clients = Array.from({ length: 1_000 }, () => {
-      const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
-      client.on("error", () => {});
-      client.write("x".repeat(60_000));
-      return client;
-    });
+    for (let n = 0; n < 1_000; n++) open().write("x".repeat(60_000));
     await expect.poll(() => refused, { timeout: 10_000 }).toBeGreaterThan(300);
     expect(accepted - refused).toBeGreaterThan(400);
-    for (const client of clients) client.destroy();
-    listener.close();
-    await serve();
   });
 
   test("has nothing to do with bodies that have a length, after a flood either", async () => {
@@ -601,7 +604,7 @@ describe("a body in chunks of a byte", () => {
     let bytes = 0;
     let mostInTurn = 0;
     let inTurn = 0;
-    const listener = createServer((socket) => {
+    const open = await listen((socket) => {
       const feeder = new RequestFeeder(socket, { ...host, inChunks: () => inChunks });
       socket.on("data", (chunk: Buffer) => {
         if (inTurn++ === 0) void setImmediate().then(() => (inTurn = 0));
@@ -611,15 +614,11 @@ describe("a body in chunks of a byte", () => {
       });
       feeder.start();
     });
-    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    const client = open();
     client.write(text.repeat(3_000));
     await expect.poll(() => bytes).toBe(3_000 * text.length);
     expect(pieces).toBeGreaterThan(2_000);
     expect(mostInTurn).toBeLessThan(piecesMax);
-    client.destroy();
-    listener.close();
-    await serve();
   });
 
   test.each([
@@ -631,13 +630,12 @@ describe("a body in chunks of a byte", () => {
     ["\r\nA: b", "c\r\n\r\n1\r\n", "c\r\n\r\n"],
   ])("begins where its head ends, in whichever packet: %j, %j", async (before, packet, piece) => {
     const pieces: string[] = [];
-    const listener = createServer((socket) => {
+    const open = await listen((socket) => {
       const feeder = new RequestFeeder(socket, { ...host, inChunks: () => false });
       socket.on("data", (chunk: Buffer) => pieces.push(chunk.toString()));
       feeder.start();
     });
-    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    const client = open();
     for (const text of [...(before.match(/\r?[^\r]*/g) ?? [])].filter((part) => part !== "")) {
       client.write(text);
       await sleep(10);
@@ -647,14 +645,11 @@ describe("a body in chunks of a byte", () => {
     const given = pieces.join("").slice(0, before.length + piece.length);
     let length = 0;
     expect(pieces.map((text) => (length += text.length))).toContain(given.length);
-    client.destroy();
-    listener.close();
-    await serve();
   });
 
   test("is read in turns though the reader of the response before is slow", async () => {
     const feeders: RequestFeeder[] = [];
-    const listener = createServer((socket) => {
+    const open = await listen((socket) => {
       const feeder = new RequestFeeder(socket, host);
       feeders.push(feeder);
       socket.on("error", () => {});
@@ -664,17 +659,13 @@ describe("a body in chunks of a byte", () => {
       while (!socket.writableNeedDrain) socket.write(Buffer.alloc(1_000_000));
       socket.resume();
     });
-    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    open();
     await expect.poll(() => feeders[0]?.isFeeding).toBe(true);
-    client.destroy();
-    listener.close();
-    await serve();
   });
 
   test("is dropped when its client leaves", async () => {
     const feeders: RequestFeeder[] = [];
-    const listener = createServer((socket) => {
+    const open = await listen((socket) => {
       const feeder = new RequestFeeder(socket, { ...host, isBusy: () => socket.destroyed });
       feeders.push(feeder);
       socket.on("error", () => {});
@@ -682,19 +673,15 @@ describe("a body in chunks of a byte", () => {
       socket.on("data", () => socket.destroy());
       feeder.start();
     });
-    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
-    client.on("error", () => {});
+    const client = open();
     client.write("x".repeat(60_000));
     await expect.poll(() => client.closed).toBe(true);
     expect(feeders.map(({ held }) => held.length)).toEqual([0]);
-    listener.close();
-    await serve();
   });
 
   test("is not read further once the connection ends", async () => {
     const received: number[] = [];
-    const listener = createServer((socket) => {
+    const open = await listen((socket) => {
       const feeder = new RequestFeeder(socket, host);
       socket.on("data", (chunk: Buffer) => {
         received.push(chunk.length);
@@ -703,14 +690,10 @@ describe("a body in chunks of a byte", () => {
       });
       feeder.start();
     });
-    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-    const client = createConnection((listener.address() as AddressInfo).port, "127.0.0.1");
+    const client = open();
     client.write("x".repeat(60_000));
     await expect.poll(() => received.length).toBeGreaterThan(0);
     await sleep(50);
     expect(received).toHaveLength(1);
-    client.destroy();
-    listener.close();
-    await serve();
   });
 });
