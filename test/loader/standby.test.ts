@@ -270,7 +270,7 @@ test.runIf(hasKafka())("a loader that has lost its source gives its turn to one 
     await broker.produce("lost", blocks.slice(20, 30).flat());
     await expect.poll(() => loaderId(store), { timeout: 30_000 }).toMatch(/^[0-9a-f]{24}$/);
     expect(await loaderId(store)).not.toBe(first);
-    expect(loaders[1]?.printed).toContain("this one's turn");
+    await expect.poll(() => loaders[1]?.printed).toContain("this one's turn");
     await expect.poll(() => loaders[1]?.measures("marketd_loader_source_messages_behind")).toBe(0);
     proxy.leadTo(port);
     await loaders[1]?.end("SIGTERM");
