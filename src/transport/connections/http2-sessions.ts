@@ -9,6 +9,12 @@ import { headerRefusal, unmetExpectation } from "./raw-sockets.js";
 /** Interval between checks of connections and streams, at most. */
 const checkIntervalMs = 2_000;
 
+/**
+ * RST_STREAM frames of one connection, which may be a proxy's with many clients. {@link Http2Connection} counts the calls
+ * of each. Node 20 has no such setting: 1,000, and 33 a second.
+ */
+const streamResetsPerSecondMax = 10_000;
+
 /** Connections that are checked in one turn of the event loop. */
 const checksPerTurnMax = 100;
 
@@ -68,6 +74,8 @@ export class Http2Sessions {
       maxSessionMemory: limits.http2SessionMegabytesMax,
       maxSessionInvalidFrames: 100,
       maxSessionRejectedStreams: 100,
+      streamResetBurst: streamResetsPerSecondMax,
+      streamResetRate: streamResetsPerSecondMax,
     });
     server.on("session", (session) => this.#opened(session));
     const serve = (exchange: Http2Exchange, rawHeaders: readonly string[]): void => {

@@ -12,6 +12,7 @@ import { defaultTransportLimits } from "../../../src/transport/options.js";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import {
   data,
+  type Frame,
   FrameConnection,
   flag,
   frameType,
@@ -21,13 +22,18 @@ import {
   preface,
   rstStream,
 } from "../../support/http2-frames.js";
+import { ownVersion } from "../../support/node-versions.js";
 import type { FakeService } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
 
 const marketPath = "/api/v2/market/m";
 const neverPath = "/api/v2/market/never";
 const streamPath = "/api/v2/stream/markets/depth/updates";
+const internalError = 2;
 const enhanceYourCalm = 11;
+
+/** Whether this Node lets a server say how many streams of a connection may be reset. */
+const canSetResets = ownVersion >= 22;
 
 let server: RunningServer;
 let service: FakeService;
@@ -162,6 +168,21 @@ describe("behind a trusted proxy", () => {
     expect(await ask(marketPath, 2_000, "Connection: close\r\nX-Forwarded-For: 203.0.113.2\r\n")).toMatch(
       /^HTTP\/1\.1 200 /,
     );
+  });
+
+  test(`keeps its connection though all its clients together leave very many calls${canSetResets ? "" : ", but on Node 20"}`, async () => {
+    await serve({ trustedProxies });
+    const connection = await FrameConnection.open(server.address.port);
+    const isLast = ({ streamId, flags, type }: Frame, id: number): boolean =>
+      type === frameType.goaway || (streamId === id && (flags & flag.endStream) !== 0);
+    for (let client = 0; client < 20; client++) {
+      const [first, own] = [1 + client * 200, 199 + client * 200];
+      const asks = { ...getFields(marketPath), ...from("203.0.113.99") };
+      connection.send(cancelled(first, 99, from(`203.0.113.${client}`)), headers(own, asks, flag.endStream));
+      await connection.frame((frame) => isLast(frame, own));
+    }
+    expect(goawayCode(connection)).toBe(canSetResets ? undefined : internalError);
+    connection.close();
   });
 
   test("over HTTP/1.1 too", async () => {
