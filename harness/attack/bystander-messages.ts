@@ -6,7 +6,7 @@ export interface BystanderOrder {
 }
 
 /** The kinds of calls it makes, and which of them the latency limit holds for. */
-export const probes = ["kept connection", "new connection", "gRPC", "health", "ledger page"] as const;
+export const probes = ["kept connection", "new connection", "gRPC", "health", "ledger page", "pipelining"] as const;
 
 /** One of {@link probes}. */
 export type Probe = (typeof probes)[number];

@@ -1,4 +1,5 @@
 import http from "node:http";
+import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parentPort, workerData } from "node:worker_threads";
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
@@ -16,6 +17,7 @@ const callsPerSecond: Record<Probe, number> = {
   gRPC: 20,
   health: 10,
   "ledger page": 2,
+  pipelining: 2,
 };
 
 /** Calls of one kind that may be open at once; a further one waits its turn, and its wait counts as latency. */
@@ -56,7 +58,50 @@ const calls: Record<Probe, () => Promise<Outcome>> = {
   gRPC: depthByGrpc,
   health: () => get(`${order.adminUrl}/readyz`, false),
   "ledger page": () => get(`${base}/api/v2/ledgerentry/history?pagination.first=100`, kept),
+  pipelining: pipeline,
 };
+
+/** Packets of one connection: a request, some at once behind a large response, and one after all responses. */
+const data = `/api/v2/market/data/${order.marketId}/latest`;
+const packets = [[data], ["/openapi.json", data, data], [data]].map((paths) =>
+  paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`),
+);
+
+function heads(received: string): readonly string[] {
+  return received.match(/HTTP\/1\.1 \d{3} [^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n/g) ?? [];
+}
+
+/** Sends each packet once those before it have responses. */
+function pipeline(): Promise<Outcome> {
+  return new Promise((resolve) => {
+    const socket = connect(order.port, "127.0.0.1");
+    let [sent, awaited, received] = [0, 0, ""];
+    const end = (outcome: Outcome): void => {
+      socket.destroy();
+      resolve(outcome);
+    };
+    const next = (): void => {
+      const packet = packets[sent++];
+      if (packet === undefined) {
+        end("ok");
+        return;
+      }
+      awaited += packet.length;
+      socket.write(packet.join(""));
+    };
+    socket.setTimeout(timeoutMs, () => end({ failure: `${heads(received).length} of ${awaited} responses` }));
+    socket.on("error", (error) => end({ failure: error.message }));
+    socket.on("close", () => end({ failure: "closed without a response" }));
+    socket.on("connect", next);
+    socket.on("data", (bytes) => {
+      received += bytes.toString("latin1");
+      const found = heads(received);
+      const other = found.find((head) => !head.startsWith("HTTP/1.1 200 "));
+      if (other !== undefined) end(/^retry-after:/im.test(other) ? "refused" : { failure: other.slice(0, 80) });
+      else if (found.length === awaited) next();
+    });
+  });
+}
 
 function get(url: string, agent: http.Agent | false): Promise<Outcome> {
   return new Promise((resolve) => {

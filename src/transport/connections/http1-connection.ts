@@ -229,12 +229,16 @@ export class Http1Connection {
       this.#feeder.refill();
     } else {
       // The rest of a body that was refused is no other request.
-      this.#request?.once("end", () => (this.#bytesFedAtRest = this.#bytesFed));
+      this.#request?.once("end", this.#markRest);
     }
-    this.#bytesFedAtRest = this.#bytesFed;
-    this.#restSinceMs = performance.now();
+    this.#markRest();
     if (this.#waiting.length > 0 || this.#feeder.held.length > 0) setImmediate(this.#proceed);
     if (this.#draining) this.#closeWhenIdle();
+  };
+
+  readonly #markRest = (): void => {
+    this.#bytesFedAtRest = this.#bytesFed;
+    this.#restSinceMs = performance.now();
   };
 
   #countCancelled(): void {

@@ -103,6 +103,8 @@ export class RequestFeeder {
     const [parse, ...others] = this.socket.listeners("data");
     if (parse === undefined || others.length > 0) return;
     this.#parse = (chunk) => Reflect.apply(parse, this.socket, [chunk]);
+    // After `resume()` this event comes later, when Node no longer listens, and the socket would not be read again.
+    this.socket.emit("resume");
     // Node's parser stops reading from the kernel itself once the socket has a listener.
     this.socket.on("data", this.#read);
     this.socket.off("data", parse as (chunk: Buffer) => void);

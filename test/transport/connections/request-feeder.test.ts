@@ -243,6 +243,20 @@ describe("a connection that pipelines", () => {
     for (let n = 0; n < 500; n++) expect((await connection.response()).status).toBe(200);
   });
 
+  test.for([2, 3, 8])("after a first request, %i of them behind much, is still read after", async (behind) => {
+    // More than Node gives a socket at once: the parser pauses the connection for a moment, while feeding starts.
+    const large = marketResponse("l".repeat(200_000));
+    const small = marketResponse("s");
+    await serveMarket(({ marketId }) => (marketId === "large" ? large : small));
+    const connection = await connect();
+    await connection.ask(get("/api/v2/market/s"));
+    for (let times = 0; times < 3; times++) {
+      await connection.send(get("/api/v2/market/large") + get("/api/v2/market/s").repeat(behind));
+      for (let n = 0; n <= behind; n++) expect((await connection.response()).status).toBe(200);
+    }
+    expect((await connection.ask(get("/api/v2/market/s"))).status).toBe(200);
+  });
+
   test("is told to go while the server drains", async () => {
     const market = marketResponse("m");
     const slow = awaited();
