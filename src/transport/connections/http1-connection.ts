@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { TransportLimits } from "../options.js";
 import { earlyCancelMs } from "./connection-admission.js";
-import { closeLingering } from "./raw-sockets.js";
+import { closeLingering, readAgain } from "./raw-sockets.js";
 import { isFedFromStart, RequestFeeder, turnBytesMax } from "./request-feeder.js";
 
 /** Bytes of a packet with a body in chunks behind another request: a chunk of a byte takes some hundred in memory. */
@@ -131,8 +131,12 @@ export class Http1Connection {
     }
     const rest = Buffer.concat([head, this.#feeder.held]);
     this.#release();
-    if (this.#response === undefined && this.#waiting.length === 0) {
+    const begin = (): void => {
+      readAgain(socket);
       start(rest);
+    };
+    if (this.#response === undefined && this.#waiting.length === 0) {
+      begin();
       return;
     }
     const drained = (): void => {
@@ -146,7 +150,7 @@ export class Http1Connection {
     this.#waiting.push(() => {
       socket.off("drain", drained);
       socket.off("timeout", cut);
-      start(rest);
+      begin();
     });
   }
 

@@ -188,6 +188,8 @@ export class Http1Server {
       return;
     }
     const first = Buffer.concat([Buffer.from(withoutUpgrade(request), "latin1"), rest]);
+    // The time that a connection without requests has: its last response may have set it.
+    socket.setTimeout(0);
     socket.unshift(first);
     this.serve(socket, first);
   }

@@ -44,6 +44,14 @@ export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: 
   socket.setTimeout(timeoutMs);
 }
 
+/**
+ * Reads a socket again. Node's HTTP parser may have stopped it to wait for a slow reader, and once Node's server has let go
+ * of the socket, `resume()` does not start it: the stream takes itself to be read already. A test of each caller says so.
+ */
+export function readAgain(socket: Socket): void {
+  if (!socket.destroyed) socket._read(0);
+}
+
 /** Bytes that are read of a connection that ends. A flood is not read any further. */
 const discardedBytesMax = 64 * 1024;
 

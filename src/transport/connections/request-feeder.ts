@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import { WorkPacer } from "../../domain/work-pacer.js";
+import { readAgain } from "./raw-sockets.js";
 
 const endOfHeaders = Buffer.from("\r\n\r\n");
 
@@ -103,11 +104,11 @@ export class RequestFeeder {
     const [parse, ...others] = this.socket.listeners("data");
     if (parse === undefined || others.length > 0) return;
     this.#parse = (chunk) => Reflect.apply(parse, this.socket, [chunk]);
-    // After `resume()` this event comes later, when Node no longer listens, and the socket would not be read again.
-    this.socket.emit("resume");
     // Node's parser stops reading from the kernel itself once the socket has a listener.
     this.socket.on("data", this.#read);
     this.socket.off("data", parse as (chunk: Buffer) => void);
+    // It may have been resumed in this turn.
+    readAgain(this.socket);
     this.socket.on("drain", this.host.proceed);
     this.socket.on("resume", this.#resumed);
     // Thousands of clients may leave while their bytes wait.

@@ -28,10 +28,10 @@ function noteWarning(warning: Error): void {
   warnings.push(warning);
 }
 
+/** `large` has more than a socket of Node takes at once. */
 function marketResponse(id: string): MarketResponse {
-  return new MessageResponse(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }), {
-    version: id,
-  });
+  const market = { id: id === "large" ? id.repeat(40_000) : id };
+  return new MessageResponse(GetMarketResponseSchema, create(GetMarketResponseSchema, { market }), { version: id });
 }
 
 /** Markets whose names begin with `slow` answer when {@link come} says so. */
@@ -266,6 +266,31 @@ describe("a request to upgrade behind others", () => {
     await connection.arrival(/^HTTP\/1\.1 101 [\s\S]*\r\n\r\n[\s\S]\0$/);
     await connection.send(maskedPing);
     await connection.arrival(/\r\n\r\n[\s\S]\0[\s\S]\0$/);
+  });
+
+  test("is read once it is granted, also behind a large response", async () => {
+    await serve();
+    const connection = await connect();
+    await connection.ask(market("first"));
+    await connection.send(market("large") + market("a") + rawUpgrade(streamPath));
+    for (let n = 0; n < 2; n++) expect((await connection.anyResponse()).status).toBe(200);
+    await connection.arrival(/^HTTP\/1\.1 101 [\s\S]*\r\n\r\n/);
+    await connection.send("\x89\x80\0\0\0\0");
+    const pong = "\x8a\0";
+    await expect.poll(() => connection.received, { timeout: 5_000 }).toContain(pong);
+  });
+
+  test("that is left aside is not ended as one without requests", async () => {
+    await serve({ limits: { keepAliveTimeoutMs: 100 } });
+    const connection = await connect();
+    await connection.ask(market("first"));
+    await connection.send(market("a") + rawGet(streamPath, "Connection: Upgrade", "Upgrade: h2c"));
+    await expectMarkets(connection, ["a"]);
+    await expect.poll(() => streams.length).toBe(1);
+    await sleep(2_000);
+    streams[0]?.give(depthUpdate(7n));
+    streams[0]?.end();
+    expect((await connection.anyResponse()).body).toContain('"sequenceNumber":"7"');
   });
 
   test("is granted after an open stream has ended, which goes on until then", async () => {
