@@ -61,8 +61,8 @@ const calls: Record<Probe, () => Promise<Outcome>> = {
   pipelining: pipeline,
 };
 
-/** Packets of one connection: a request, some at once behind a large response, and one after all responses. */
 const data = `/api/v2/market/data/${order.marketId}/latest`;
+/** Packets of one connection: a request, some at once behind a large response, and one after all responses. */
 const packets = [[data], ["/openapi.json", data, data], [data]].map((paths) =>
   paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`),
 );
