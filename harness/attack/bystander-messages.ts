@@ -2,11 +2,21 @@
 export interface BystanderOrder {
   readonly port: number;
   readonly adminUrl: string;
+  /** Of a bare server, which shows what is not the service's in the latency of health. */
+  readonly bareUrl: string;
   readonly marketId: string;
 }
 
 /** The kinds of calls it makes, and which of them the latency limit holds for. */
-export const probes = ["kept connection", "new connection", "gRPC", "health", "ledger page", "pipelining"] as const;
+export const probes = [
+  "kept connection",
+  "new connection",
+  "gRPC",
+  "health",
+  "bare server",
+  "ledger page",
+  "pipelining",
+] as const;
 
 /** One of {@link probes}. */
 export type Probe = (typeof probes)[number];

@@ -15,7 +15,8 @@ const callsPerSecond: Record<Probe, number> = {
   "kept connection": 20,
   "new connection": 10,
   gRPC: 20,
-  health: 10,
+  health: 50,
+  "bare server": 50,
   "ledger page": 2,
   pipelining: 2,
 };
@@ -57,6 +58,7 @@ const calls: Record<Probe, () => Promise<Outcome>> = {
   "new connection": () => get(`${base}/api/v2/market/data/${order.marketId}/latest`, false),
   gRPC: depthByGrpc,
   health: () => get(`${order.adminUrl}/readyz`, false),
+  "bare server": () => get(order.bareUrl, false),
   "ledger page": () => get(`${base}/api/v2/ledgerentry/history?pagination.first=100`, kept),
   pipelining: pipeline,
 };
