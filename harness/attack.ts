@@ -39,8 +39,8 @@ const descriptorsSpare = 24;
 const bystanderMaxMs = 500;
 
 /**
- * The 99th percentile of health on its own listener must stay below this, and what a bare server took meanwhile: two noisy
- * cores have kept either waiting for more than 100 ms.
+ * The 99th percentile of health on its own listener may exceed that of a bare server, requested meanwhile, by less than
+ * this. A pause of the machine delays both.
  */
 const healthMaxMs = 100;
 
