@@ -16,6 +16,8 @@ class Link {
   path: Path;
   /** Bytes that came while nothing passed. */
   readonly #held: (() => void)[] = [];
+  /** What is under way on a slow path, and what came behind it since: no network changes the order of a connection. */
+  readonly #delayed: { readonly dueMs: number; readonly action: () => void }[] = [];
   /** For good: the peer is gone and nobody was told. */
   dead = false;
 
@@ -54,9 +56,22 @@ class Link {
 
   #later(action: () => void): void {
     if (this.dead) return;
+    const last = this.#delayed.at(-1);
     if (this.path.kind === "silent") this.#held.push(action);
-    else if (this.path.kind === "slow") setTimeout(action, this.path.delayMs);
+    else if (this.path.kind === "slow") this.#delay(action, performance.now() + this.path.delayMs);
+    else if (last !== undefined) this.#delay(action, last.dueMs);
     else action();
+  }
+
+  #delay(action: () => void, dueMs: number): void {
+    if (this.#delayed.push({ dueMs, action }) === 1) setTimeout(() => this.#arrive(), dueMs - performance.now());
+  }
+
+  #arrive(): void {
+    const now = performance.now();
+    while ((this.#delayed[0]?.dueMs ?? Number.POSITIVE_INFINITY) <= now) this.#delayed.shift()?.action();
+    const next = this.#delayed[0];
+    if (next !== undefined) setTimeout(() => this.#arrive(), next.dueMs - now);
   }
 }
 
