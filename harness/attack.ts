@@ -65,10 +65,7 @@ const connectionsOfLongRuns = 1_000;
 /** Connections that an attack which waits for a limit of the service opens in a short run. */
 const patientConnections = 140;
 
-/**
- * A round takes so long at least: the well-behaved client makes 50 calls a second, and as many of health, and a percentile
- * takes 100.
- */
+/** The least time of a round: 50 calls for cached responses a second and 50 of health; a percentile takes 100. */
 const roundMinMs = 2_000;
 
 const cheap = [
@@ -88,7 +85,6 @@ const patient = [...http1Attacks, ...http2Attacks].filter((attack) => attack.min
 /** A well-behaved client in a thread of its own, beside all attacks. */
 class Bystander {
   readonly #worker: Worker;
-
   readonly #bareServer: ChildProcess;
 
   private constructor(order: BystanderOrder, bareServer: ChildProcess) {
@@ -317,13 +313,16 @@ const report = new Report();
 report.say(`attacking ${settings.program} for ${settings.seconds} s with --seed ${settings.seed}`);
 const target = await Target.start(settings.program, settings.seed);
 const { port, adminUrl, marketId } = target;
-const bystander = await Bystander.start({ port, adminUrl, marketId });
-await sleep(1_000);
 try {
-  const run = new AttackRun(report, target, bystander, settings.seed);
-  await run.run(settings.seconds, (attack) => isChosen(attack, settings.more["attacks"]));
+  const bystander = await Bystander.start({ port, adminUrl, marketId });
+  try {
+    await sleep(1_000);
+    const run = new AttackRun(report, target, bystander, settings.seed);
+    await run.run(settings.seconds, (attack) => isChosen(attack, settings.more["attacks"]));
+  } finally {
+    await bystander.stop();
+  }
 } finally {
-  await bystander.stop();
   await target.stop();
 }
 report.finish();

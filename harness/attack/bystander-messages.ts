@@ -2,12 +2,12 @@
 export interface BystanderOrder {
   readonly port: number;
   readonly adminUrl: string;
-  /** Of a bare server, which shows what is not the service's in the latency of health. */
+  /** Of a bare server: the part of the latency of health that is not the service's. */
   readonly bareUrl: string;
   readonly marketId: string;
 }
 
-/** The kinds of calls it makes, and which of them the latency limit holds for. */
+/** The kinds of calls it makes. */
 export const probes = [
   "kept connection",
   "new connection",

@@ -14,10 +14,9 @@ export type Path =
 
 class Link {
   path: Path;
-  /** Bytes that came while nothing passed. */
-  readonly #held: (() => void)[] = [];
-  /** What is under way on a slow path, and what came behind it since: no network changes the order of a connection. */
-  readonly #delayed: { readonly dueMs: number; readonly action: () => void }[] = [];
+  /** What has not passed yet, and when it may. It passes in order, as no network changes the order of a connection. */
+  readonly #underWay: { dueMs: number; readonly action: () => void }[] = [];
+  #timer: NodeJS.Timeout | undefined;
   /** For good: the peer is gone and nobody was told. */
   dead = false;
 
@@ -47,7 +46,8 @@ class Link {
   /** Lets go what was held back. */
   release(): void {
     if (this.dead) return;
-    for (const action of this.#held.splice(0)) action();
+    for (const each of this.#underWay) if (each.dueMs === Number.POSITIVE_INFINITY) each.dueMs = 0;
+    this.#arrive();
   }
 
   #pass(to: Socket, bytes: Buffer): void {
@@ -56,22 +56,21 @@ class Link {
 
   #later(action: () => void): void {
     if (this.dead) return;
-    const last = this.#delayed.at(-1);
-    if (this.path.kind === "silent") this.#held.push(action);
-    else if (this.path.kind === "slow") this.#delay(action, performance.now() + this.path.delayMs);
-    else if (last !== undefined) this.#delay(action, last.dueMs);
-    else action();
+    this.#underWay.push({ dueMs: this.#dueMs(), action });
+    this.#arrive();
   }
 
-  #delay(action: () => void, dueMs: number): void {
-    if (this.#delayed.push({ dueMs, action }) === 1) setTimeout(() => this.#arrive(), dueMs - performance.now());
+  #dueMs(): number {
+    if (this.path.kind === "silent") return Number.POSITIVE_INFINITY;
+    return this.path.kind === "slow" ? performance.now() + this.path.delayMs : 0;
   }
 
   #arrive(): void {
+    clearTimeout(this.#timer);
     const now = performance.now();
-    while ((this.#delayed[0]?.dueMs ?? Number.POSITIVE_INFINITY) <= now) this.#delayed.shift()?.action();
-    const next = this.#delayed[0];
-    if (next !== undefined) setTimeout(() => this.#arrive(), next.dueMs - now);
+    const nextMs = (): number => this.#underWay[0]?.dueMs ?? Number.POSITIVE_INFINITY;
+    while (nextMs() <= now) this.#underWay.shift()?.action();
+    if (nextMs() < Number.POSITIVE_INFINITY) this.#timer = setTimeout(() => this.#arrive(), nextMs() - now);
   }
 }
 

@@ -14,6 +14,7 @@ describe("the proxy between marketd and its database", () => {
       let sent = 0;
       const sending = setInterval(() => socket.write(Buffer.of(sent++ % 256)), byteIntervalMs);
       socket.on("close", () => clearInterval(sending));
+      socket.on("error", () => {});
     });
     await once(server.listen(0, "127.0.0.1"), "listening");
     const proxy = await DatabaseProxy.before((server.address() as AddressInfo).port);
