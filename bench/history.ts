@@ -1,4 +1,4 @@
-// npm run bench -- history [--changes N] [--seconds N] [--requests N] [--resumes N]
+// npm run bench -- history [--part replay|books|resumes] [--changes N] [--seconds N] [--requests N] [--resumes N]
 // The past of books: how fast a service on one core replays it, how late blocks are that play as they happened, how long
 // a past book of 2,000 levels takes, and how many bytes a resumed stream takes against whole books. The service has the
 // first core; the readers have the second, and the database what is left.
@@ -10,6 +10,7 @@ import { ServiceProcess } from "./unary/service-process.js";
 
 const { values } = parseArgs({
   options: {
+    part: { type: "string" },
     changes: { type: "string", default: "600000" },
     seconds: { type: "string", default: "30" },
     requests: { type: "string", default: "3000" },
@@ -198,17 +199,23 @@ async function resumes(
   ratio("tenth_vs_resume_bytes", aims.resumeShare / median);
 }
 
+function isPart(name: string): boolean {
+  return values.part === undefined || values.part === name;
+}
+
 try {
-  await replaySpeed("many", manyChanges, aims.manyPerSecond);
-  await replaySpeed("one", 1, aims.onePerSecond);
+  if (isPart("replay")) {
+    await replaySpeed("many", manyChanges, aims.manyPerSecond);
+    await replaySpeed("one", 1, aims.onePerSecond);
+  }
   const url = server.databaseUrl("history_book");
   const market = new MarketBlocks(bookShape);
   const feed = await loadMarket(url, market, bookBlocks);
   const service = await ServiceProcess.start("ours", url, 1);
   try {
-    await lateness(service);
-    await pastBooks(service, market.height);
-    await resumes(service, url, market, feed);
+    if (isPart("replay")) await lateness(service);
+    if (isPart("books")) await pastBooks(service, market.height);
+    if (isPart("resumes")) await resumes(service, url, market, feed);
   } finally {
     await service.stop();
     await feed.stop();
