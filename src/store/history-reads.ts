@@ -122,7 +122,8 @@ export interface SegmentRequest {
 const attemptsMax = 10;
 
 /**
- * The segment that holds a place, from one or two statements; undefined: the market has none so early.
+ * The segment that holds a place, from one or two statements; undefined: the market has none so early. Rows are sorted
+ * here: with ORDER BY, MariaDB would copy them to a temporary table first, which takes twice as long as reading them.
  * @throws MalformedHistoryError if the book that it begins with is missing
  */
 export async function readSegment(reader: Reader, request: SegmentRequest): Promise<StoredSegment | undefined> {
@@ -163,10 +164,10 @@ async function readSealed(
      FROM book_segment s LEFT JOIN book_segment_part p ON p.market_id = s.market_id
        AND p.first_sequence = s.first_sequence ${keyframe ? "" : `AND p.part >= ${firstChangesPart}`}
      WHERE s.market_id = ? AND s.first_sequence =
-       (SELECT MAX(first_sequence) FROM book_segment WHERE market_id = ? AND first_sequence <= ${streamSequence})
-     ORDER BY p.part`,
+       (SELECT MAX(first_sequence) FROM book_segment WHERE market_id = ? AND first_sequence <= ${streamSequence})`,
     [marketId, marketId],
   );
+  rows.sort((a, b) => (a.part ?? 0) - (b.part ?? 0));
   const [row] = rows;
   if (row === undefined) return undefined;
   reader.found(parsePlace(row.place));
@@ -204,14 +205,15 @@ async function readUnsealed(
      FROM book_segment s LEFT JOIN book_change c ON c.market_id = s.market_id
        AND c.stream_sequence > ${changesAfter < firstSequence ? firstSequence : changesAfter}
        AND c.stream_sequence <= ${changesUpTo}
-     WHERE s.market_id = ? AND s.first_sequence = ${firstSequence} AND ${reader.holds} ORDER BY c.stream_sequence`,
+     WHERE s.market_id = ? AND s.first_sequence = ${firstSequence} AND ${reader.holds}`,
     [marketId],
   );
   const [row] = rows;
   if (row === undefined || row.digest !== null) return undefined;
-  return rows.flatMap(({ streamSequence, body }) =>
+  const changes = rows.flatMap(({ streamSequence, body }) =>
     streamSequence === null || body === null ? [] : [{ streamSequence, body }],
   );
+  return changes.sort((a, b) => (a.streamSequence < b.streamSequence ? -1 : 1));
 }
 
 /** Where a market's segments begin, without what is in them. */
