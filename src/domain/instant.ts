@@ -15,16 +15,23 @@ export function isoInstant(timeNs: bigint): string {
   return `${instant(String(timeNs)).replace(" ", "T")}Z`;
 }
 
-/** Unix nanoseconds of UTC text such as `2023-01-18 01:09:55.425088123`, or of the number itself; undefined: neither. */
+/**
+ * Unix nanoseconds of text such as `2023-01-18 01:09:55.425088123`, which is UTC unless it ends with an offset such as
+ * `+01:00`, or of the number itself; undefined: neither.
+ */
 export function nanoseconds(text: string): string | undefined {
   const trimmed = text.trim();
   if (/^[0-9]{1,19}$/.test(trimmed) && trimmed.length > 4) return trimmed;
-  const match = /^(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?Z?$/.exec(trimmed);
+  const match =
+    /^(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?(?:Z|([+ -]\d{2}:\d{2}))?$/.exec(trimmed);
   if (match === null) return undefined;
-  const [, day = "", minutes = "00:00", seconds = "00", fraction = ""] = match;
-  const milliseconds = Date.parse(`${day}T${minutes}:${seconds}Z`);
+  const [, day = "", minutes = "00:00", seconds = "00", fraction = "", offset = "Z"] = match;
+  const inUtc = Date.parse(`${day}T${minutes}:${seconds}Z`);
   // A day that its month does not have becomes one of the next.
-  if (Number.isNaN(milliseconds) || !new Date(milliseconds).toISOString().startsWith(day)) return undefined;
+  if (Number.isNaN(inUtc) || !new Date(inUtc).toISOString().startsWith(day)) return undefined;
+  // The plus sign of a URL's query is a space.
+  const milliseconds = Date.parse(`${day}T${minutes}:${seconds}${offset.replace(" ", "+")}`);
+  if (Number.isNaN(milliseconds)) return undefined;
   return String(BigInt(milliseconds) * nsPerMs + BigInt(fraction.padEnd(9, "0")));
 }
 
