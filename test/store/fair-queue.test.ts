@@ -13,6 +13,7 @@ class Requests {
   readonly outcomes = new Map<string, unknown>();
   readonly #ends = new Map<string, () => void>();
   readonly #aborts = new Map<string, AbortController>();
+  readonly #running = new Map<string, string>();
 
   constructor(limits: Partial<QueueLimits> = {}) {
     this.queue = new FairQueue({ ...defaults, ...limits });
@@ -24,6 +25,7 @@ class Requests {
     this.#aborts.set(name, controller);
     const work = (): Promise<string> => {
       this.started.push(name);
+      this.#running.set(name, address);
       return new Promise((resolve) => this.#ends.set(name, () => resolve("done")));
     };
     const keep = (outcome: unknown): void => void this.outcomes.set(name, outcome);
@@ -37,7 +39,18 @@ class Requests {
 
   /** Ends the work of a request. */
   finish(name: string): void {
+    this.#running.delete(name);
     this.#ends.get(name)?.();
+  }
+
+  /** Requests of an address whose work has not ended. */
+  runningOf(address: string): number {
+    return [...this.#running.values()].filter((each) => each === address).length;
+  }
+
+  /** Addresses with such requests. */
+  get clientsAtWork(): number {
+    return new Set(this.#running.values()).size;
   }
 
   /** Ends all work, until nothing waits. */
@@ -86,6 +99,20 @@ describe("the queue for the database", () => {
     requests.ask("b1");
     await nextTurn();
     expect(requests.started).toEqual(["a1", "a2", "a3", "a4", "b1"]);
+  });
+
+  test("one address never holds all slots, also if its first request had to wait", async () => {
+    const requests = new Requests({ slots: 5, waitingMax: 100 });
+    for (const name of ["b1", "b2", "b3", "b4", "c1", "a1"]) requests.ask(name);
+    await requests.end("b1");
+    expect([requests.started.at(-1), requests.queue.clients]).toEqual(["a1", 3]);
+    for (let n = 2; n <= 20; n++) requests.ask(`a${n}`);
+    for (const name of ["b2", "b3", "b4", "c1"]) await requests.end(name);
+    expect(requests.started.slice(5)).toEqual(["a1", "a2", "a3", "a4"]);
+    requests.ask("b5");
+    expect([requests.started.at(-1), requests.queue.clients]).toEqual(["b5", 2]);
+    await requests.end("a1");
+    expect([requests.started.at(-1), requests.queue.clients]).toEqual(["a5", 2]);
   });
 
   test("exports never hold all slots, and other work goes past those that wait", async () => {
@@ -258,6 +285,8 @@ describe("the queue for the database", () => {
           }
           await nextTurn();
           expect(requests.queue.running).toBeLessThanOrEqual(3);
+          for (const each of ["a", "b", "c"]) expect(requests.runningOf(each)).toBeLessThanOrEqual(2);
+          expect(requests.queue.clients).toBeGreaterThanOrEqual(requests.clientsAtWork);
         }
         await requests.finishAll();
         expect([requests.queue.running, requests.queue.waiting, requests.queue.clients]).toEqual([0, 0, 0]);

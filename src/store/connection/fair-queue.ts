@@ -191,6 +191,7 @@ export class FairQueue {
 
   /** Runs the work, and frees the slot when its result may be used. */
   async #work<T>(client: Client, { class: workClass, call }: SlotRequest, work: () => Promise<T>): Promise<T> {
+    // Its only request left the queue to start, and so it was forgotten.
     this.#clients.set(client.key, client);
     client.running++;
     client.runningOf[workClass]++;
