@@ -314,3 +314,36 @@ test("a reader that resumes at any process gets what it misses, once", async () 
   );
   expect(resumed).toBeGreaterThan(1_000);
 });
+
+test("readers that resume together from different updates of one market each get what they miss", async () => {
+  const run = new Run();
+  const levels: LevelChange[] = ["9", "10", "11", "12"].map((price) => {
+    return { marketId: "market-a", side: 2, price, volume: 1n };
+  });
+  const take = (reader: number): Step => ({ kind: "take", reader, parts: 9 });
+  const change = (volume: bigint): Step => {
+    return { kind: "block", levels: [{ marketId: "market-a", side: 2, price: "9", volume }] };
+  };
+  const steps: Step[] = [
+    { kind: "block", levels },
+    { kind: "poll", process: 0 },
+    { kind: "poll", process: 1 },
+    change(2n),
+    { kind: "poll", process: 0 },
+    take(0),
+    take(1),
+    change(3n),
+    { kind: "poll", process: 0 },
+    // The second reader has an update that the first one lacks. To the other process both are changes of one snapshot.
+    take(1),
+    change(4n),
+    { kind: "poll", process: 1 },
+    { kind: "reconnect", reader: 0, process: 1 },
+    { kind: "reconnect", reader: 1, process: 1 },
+    take(0),
+    take(1),
+  ];
+  for (const one of steps) await run.run(one);
+  expect(run.resumed).toBe(2);
+  await run.finish();
+});
