@@ -12,8 +12,6 @@ export type CompressedBytes = Uint8Array | Promise<Uint8Array>;
  * Must be a constant: a response caches the bytes under this object.
  */
 export interface Encoding<Bytes extends CompressedBytes = Uint8Array> {
-  /** For logs and tests. */
-  readonly name: string;
   encode(response: EncodedResponse): Bytes;
 }
 

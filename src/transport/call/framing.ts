@@ -53,18 +53,18 @@ export interface BodyEncoding extends Readonly<Record<ContentCoding, Encoding<Co
   plain(response: EncodedResponse): Uint8Array;
 }
 
-/** Make it once: responses cache their compressed bytes under it. */
-export function bodyEncoding(name: string, plain: BodyEncoding["plain"]): BodyEncoding {
+/** Make it once: responses cache their compressed bytes under its encodings. */
+export function bodyEncoding(plain: BodyEncoding["plain"]): BodyEncoding {
   const compressed = (coding: ContentCoding): Encoding<CompressedBytes> => {
-    return { name: `${name} ${coding}`, encode: (response) => compress(coding, plain(response)) };
+    return { encode: (response) => compress(coding, plain(response)) };
   };
   return { plain, br: compressed("br"), gzip: compressed("gzip") };
 }
 
 /** The bodies that are a message. */
 export const messageBodies: Readonly<Record<Codec, BodyEncoding>> = {
-  proto: bodyEncoding("proto", (response) => encoded(response, "proto")),
-  json: bodyEncoding("json", (response) => encoded(response, "json")),
+  proto: bodyEncoding((response) => encoded(response, "proto")),
+  json: bodyEncoding((response) => encoded(response, "json")),
 };
 
 /** How the messages of a response are put into envelopes. */
@@ -82,16 +82,12 @@ export class Framing {
     this.coding = coding;
     this.codec = codec;
     this.#text = text;
-    const name = [codec, "envelope", ...(coding === undefined ? [] : [coding]), ...(text ? ["base64"] : [])].join(" ");
     const isPlain = codec === "proto" && coding === undefined && !text;
     const encode: Encoding["encode"] = isPlain
       ? (response) => withHead(response.binaryBehind(envelopeHeadBytes), 0)
       : (response) => this.#message(encoded(response, codec));
-    this.encoding = { name, encode };
-    this.whole =
-      coding === undefined
-        ? this.encoding
-        : { name: `whole ${name}`, encode: (response) => this.#whole(response, coding) };
+    this.encoding = { encode };
+    this.whole = coding === undefined ? this.encoding : { encode: (response) => this.#whole(response, coding) };
   }
 
   /** One envelope. */

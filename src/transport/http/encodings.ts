@@ -15,13 +15,11 @@ const dataHead = Buffer.from('data: {"result":');
 
 /** A stream message on one line: `{"result": …}`. */
 export const jsonLine: Encoding = {
-  name: "json line",
   encode: (response) => Buffer.concat([resultHead, response.json(), lineTail]),
 };
 
 /** A server-sent event. Its data is one line, because JSON has no line breaks outside of escapes. */
 export const serverSentEvent: Encoding = {
-  name: "server-sent event",
   encode(response) {
     const id = response.eventId === undefined ? [] : [Buffer.from(`id: ${response.eventId}\n`)];
     return Buffer.concat([...id, dataHead, response.json(), eventTail]);
@@ -30,13 +28,11 @@ export const serverSentEvent: Encoding = {
 
 /** A WebSocket text message as a frame (RFC 6455, 5.2): final, unmasked, as servers send it. */
 export const webSocketText: Encoding = {
-  name: "WebSocket text",
   encode: (response) => textFrame(Buffer.concat([resultHead, response.json(), brace])),
 };
 
 /** The content of a `google.api.HttpBody`, without its envelope. */
 export const bodyData: Encoding = {
-  name: "body data",
   encode(response) {
     const message = response.message();
     if (!isMessage(message, HttpBodySchema)) throw new TypeError(`${message.$typeName} has no data of its own`);

@@ -36,7 +36,7 @@ const headers = {
   "x-content-type-options": "nosniff",
 };
 
-const body = bodyEncoding("file", bodyData.encode);
+const body = bodyEncoding(bodyData.encode);
 
 /** Files by path behind the base path; `/` is the page itself. Clients revalidate each time, and get 304. */
 export class StaticFiles {

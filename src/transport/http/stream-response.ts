@@ -183,7 +183,6 @@ const lineBreak = Buffer.from("\r\n");
 /** An encoding that is never empty, as a chunk of an HTTP/1.1 body (RFC 9112, 7.1). */
 function asChunk(encoding: Encoding): Encoding {
   return {
-    name: `${encoding.name} in a chunk`,
     encode(response) {
       const bytes = encoding.encode(response);
       return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, lineBreak]);
