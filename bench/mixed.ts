@@ -1,14 +1,16 @@
 // npm run bench -- mixed [--seconds N] [--rounds N] [--streams N]
 // How long a depth GET takes at half the top rate, while depth streams run beside it and a loader writes five blocks a
-// second. The service has the first core; all else shares the second, where the requests go first: what they wait for is to
-// be the service.
+// second; and while readers of the past take all that they are given besides. The service has the first core; all else
+// shares the second, where the requests go first: what they wait for is to be the service.
 import { parseArgs } from "node:util";
 import { eventLoopTimerMs } from "../src/telemetry/metrics.js";
 import type { MarketOrder } from "./mixed/market.js";
+import type { PastOrder, PastReply } from "./mixed/past-readers.js";
 import { callers, type SteadyResult, steadyLoad } from "./mixed/steady-load.js";
 import { Child } from "./stream/child.js";
 import type { ReadOrder, ReadReply } from "./stream/read.js";
 import { loadHttp, missingPrograms } from "./unary/load.js";
+import { marketStoreBlocks } from "./unary/market-store.js";
 import { takeSample } from "./unary/sample.js";
 import { ServiceProcess } from "./unary/service-process.js";
 
@@ -53,6 +55,7 @@ async function run(): Promise<void> {
   const [market, { url }] = await Child.start<MarketOrder, object, { url: string }>("../mixed/market", [], 1);
   const service = await ServiceProcess.start("ours", url, 1);
   const [readers] = await Child.start<ReadOrder, ReadReply, object>("read", ["background"], 1);
+  const [past] = await Child.start<PastOrder, PastReply, object>("../mixed/past-readers", [], 1);
   const { port } = service;
   try {
     const { marketId } = await takeSample(service.url);
@@ -66,20 +69,30 @@ async function run(): Promise<void> {
     print("alone", await steadyLoad(port, marketId, topRate / 2, seconds), await ownLateness(service));
     await openStreams(readers, port);
     await market.ask("begin");
-    const p99s: number[] = [];
-    for (let round = 1; round <= rounds; round++) {
+    const measure = async (name: string): Promise<number> => {
       await ownLateness(service);
       const before = await readers.ask({ kind: "bytes" });
       const result = await steadyLoad(port, marketId, topRate / 2, seconds);
       const after = await readers.ask({ kind: "bytes" });
       if (after.lost > 0 || after.least <= before.least) throw new Error("a stream got nothing");
-      print(`beside ${streams} streams, ${round}`, result, await ownLateness(service));
-      p99s.push(result.p99);
+      print(name, result, await ownLateness(service));
+      return result.p99;
+    };
+    const p99s: Record<"streams" | "past", number[]> = { streams: [], past: [] };
+    for (let round = 1; round <= rounds; round++) {
+      p99s.streams.push(await measure(`beside ${streams} streams, ${round}`));
+      await past.ask({ kind: "begin", port, marketId, height: marketStoreBlocks });
+      p99s.past.push(await measure(`and the past, ${round}`));
+      const { replays, books, bytes } = await past.ask({ kind: "end" });
+      if (replays === 0 || books === 0) throw new Error("readers of the past got nothing");
+      console.log(`    ${replays} replays, ${books} books, ${(bytes / 2 ** 20).toFixed(0)} MiB`);
     }
-    const ratio = Math.round((aimMs / median(p99s)) * 1000) / 1000;
-    console.log(JSON.stringify({ name: "mixed", ratios: { ten_ms_vs_p99: ratio } }));
+    const ratio = (values: readonly number[]) => Math.round((aimMs / median(values)) * 1000) / 1000;
+    const ratios = { ten_ms_vs_p99: ratio(p99s.streams), ten_ms_vs_p99_beside_past: ratio(p99s.past) };
+    console.log(JSON.stringify({ name: "mixed", ratios }));
   } finally {
     readers.stop();
+    past.stop();
     await service.stop();
     await market.ask("end");
   }
