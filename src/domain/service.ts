@@ -84,7 +84,10 @@ export interface ResponseStream<O extends DescMessage = DescMessage> extends Met
   onReady(listener: () => void): void;
   /** No more messages will come. Valid only after an empty `take`. */
   readonly ended: boolean;
-  /** Why the stream failed. May be set while the reader cannot write; the reader then aborts at once. */
+  /**
+   * Why the stream failed, behind the messages that it has. May be set while its reader takes nothing, who then has a
+   * moment to read on.
+   */
   readonly failure: Failure | undefined;
   /** The reader is gone. May be called repeatedly, and after the end. */
   close(): void;

@@ -135,7 +135,7 @@ export const defaultTransportLimits = {
   webSocketFragmentsMax: 100,
   /** Messages a WebSocket client may send between two pings. */
   webSocketMessagesPerPingMax: 100,
-  /** How long a peer may take to read the end of an aborted stream before its connection is closed. */
+  /** How long a peer may take to read the end of a stream that failed, before it is cut off. */
   breakOffMs: 5_000,
 };
 

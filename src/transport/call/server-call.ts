@@ -74,7 +74,8 @@ interface Caller {
  * the drain and the client's departure.
  *
  * Everything that one `take` of a response stream returns is one write; the next `take` follows the drain. If the stream
- * fails while the reader takes nothing, the response is aborted after a grace period.
+ * fails while the reader takes nothing, the response is aborted after a grace period, unless it is read on: then the
+ * status follows what the stream still has, or at once if the call itself has failed.
  */
 export class ServerCall implements Call {
   readonly clientAddress: string;

@@ -34,6 +34,67 @@ test.each(["application/grpc+proto", "application/grpc-web+proto", "application/
   },
 );
 
+/** Gives messages until one stays untaken: the reader's window is full. */
+async function fill(stream: DepthStream): Promise<void> {
+  await vi.waitFor(
+    () => {
+      const before = stream.taken;
+      stream.give(depthMessage("some", 100_000));
+      expect(stream.taken).toBe(before);
+    },
+    { interval: 30 },
+  );
+}
+
+const stale = new Failure("unavailable", "market a is stale", { reason: "MARKET_STALE" });
+
+describe.each([
+  { type: "application/grpc+proto", unavailable: '"grpc-status":"14"', deadline: '"grpc-status":"4"' },
+  { type: "application/grpc-web+proto", unavailable: "grpc-status: 14", deadline: "grpc-status: 4" },
+  { type: "application/connect+proto", unavailable: '"code":"unavailable"', deadline: '"code":"deadline_exceeded"' },
+])("a reader that reads on before it is cut: $type", ({ type, unavailable, deadline }) => {
+  test.each([
+    { why: "its stream failed meanwhile", fails: true, expected: unavailable },
+    { why: "its deadline passed meanwhile", fails: false, expected: deadline },
+  ])("gets the status if $why", async ({ fails, expected }) => {
+    // Longer than the test may take: the status must come before the cut.
+    const server = await startRpcServer({ breakOffMs: 60_000 });
+    const session = connect(`http://127.0.0.1:${server.port}`);
+    session.on("error", () => {});
+    const timeout = fails ? {} : { "grpc-timeout": "1S", "connect-timeout-ms": "1000" };
+    const call = session.request({
+      ":method": "POST",
+      ":path": path,
+      "content-type": type,
+      te: "trailers",
+      ...timeout,
+    });
+    call.on("error", () => {});
+    const request = create(ObserveMarketsDepthUpdatesRequestSchema, { marketIds: ["open"] });
+    call.end(envelope(0, toBinary(ObserveMarketsDepthUpdatesRequestSchema, request)));
+    const stream = await vi.waitFor(() => {
+      const [opened] = server.streams;
+      if (opened === undefined) throw new Error("no stream yet");
+      return opened;
+    });
+    await fill(stream);
+    if (fails) stream.fail(stale);
+    else await vi.waitFor(() => expect(stream.closed).toBeGreaterThan(0), 3000);
+    let trailers = "";
+    call.on("trailers", (received) => {
+      trailers = JSON.stringify(received);
+    });
+    const chunks: Buffer[] = [];
+    call.on("data", (chunk: Buffer) => chunks.push(chunk));
+    const received = () => trailers + Buffer.concat(chunks).subarray(-1_000).toString("latin1");
+    await vi.waitFor(() => expect(received()).toContain(expected), 3000);
+    await vi.waitFor(() => expect(call.destroyed).toBe(true), 3000);
+    expect(call.rstCode).toBe(constants.NGHTTP2_NO_ERROR);
+    session.destroy();
+    await server.close();
+  });
+});
+
 describe.each(["application/grpc+proto", "application/grpc-web+proto", "application/connect+proto"])(
   "a reader that takes nothing: %s",
   (type) => {
@@ -55,15 +116,7 @@ describe.each(["application/grpc+proto", "application/grpc-web+proto", "applicat
         if (opened === undefined) throw new Error("no stream yet");
         return opened;
       });
-      // Until what is given stays untaken: the reader's window is full.
-      await vi.waitFor(
-        () => {
-          const before = stream.taken;
-          stream.give(depthMessage("some", 100_000));
-          expect(stream.taken).toBe(before);
-        },
-        { interval: 30 },
-      );
+      await fill(stream);
     });
 
     afterEach(async () => {
