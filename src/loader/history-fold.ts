@@ -59,7 +59,7 @@ export interface HistoryStart {
 
 /** Blocks that were loaded without their past, by an earlier release or with `--keep-books off`. */
 export interface HistoryGap {
-  /** The last block before; with `height` 0 if there is none. Its sequence is up to where the past is written. */
+  /** The last block whose past is written, as far as that is known; with `height` 0 if there is none. */
   readonly after: PastBlock;
   /** The newest block. */
   readonly place: PastBlock;

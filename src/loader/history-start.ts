@@ -1,9 +1,10 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
+import { decodeUpdate } from "../domain/book-history.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
 import type { PastBlock } from "../store/history-reads.js";
-import { readHistorySequence, readPasts } from "../store/history-table.js";
+import { readHistorySequence, readPasts, type StoredPast, segmentStates } from "../store/history-table.js";
 import type { Progress } from "../store/progress-table.js";
 import { readTableDigests } from "../store/table-digest-table.js";
 import { decimalsOf, type HistoryGap, type HistoryStart } from "./history-fold.js";
@@ -18,26 +19,23 @@ export async function readHistoryStart(
   const historySequence = await readHistorySequence(connection);
   const pasts = await readPasts(connection);
   const digests = await readTableDigests(connection, "history_digest");
-  const gap = await readGap(connection, height, historySequence, venueMarkets);
+  const gap = await readGap(connection, height, { historySequence, pasts }, venueMarkets);
   return { historySequence, pasts, digests, gap };
 }
+
+type BlockColumns = { [K in keyof PastBlock]: PastBlock[K] };
+
+const selectBlock = "SELECT height, time_ns AS timeNs, stream_sequence AS streamSequence FROM block";
 
 async function readGap(
   connection: Connection,
   newestHeight: bigint,
-  historySequence: bigint,
+  written: Pick<HistoryStart, "historySequence" | "pasts">,
   venueMarkets: readonly VenueMarketRow[],
 ): Promise<HistoryGap | undefined> {
-  const placeSql = "SELECT height, time_ns AS timeNs, stream_sequence AS streamSequence FROM block";
-  const [place] = await connection.query<{ [K in keyof PastBlock]: PastBlock[K] }>(`${placeSql} WHERE height = ?`, [
-    newestHeight,
-  ]);
-  if (place === undefined || place.streamSequence <= historySequence) return undefined;
-  const [before] = await connection.query<{ [K in keyof PastBlock]: PastBlock[K] }>(
-    `${placeSql} WHERE stream_sequence <= ? ORDER BY stream_sequence DESC LIMIT 1`,
-    [historySequence],
-  );
-  const after = { height: 0n, timeNs: 0n, ...before, streamSequence: historySequence };
+  const [place] = await connection.query<BlockColumns>(`${selectBlock} WHERE height = ?`, [newestHeight]);
+  if (place === undefined || place.streamSequence <= written.historySequence) return undefined;
+  const after = await readLastWritten(connection, written);
   const stale = new Set(venueMarkets.filter((market) => market.stale).map(({ marketId }) => marketId));
   const bodies = await connection.query<{ marketId: string; body: Uint8Array }>(
     "SELECT market_id AS marketId, body FROM market",
@@ -46,6 +44,37 @@ async function readGap(
     return [marketId, { decimals: decimalsOf(fromBinary(MarketSchema, body)), stale: stale.has(marketId) }] as const;
   });
   return { after, place, markets: new Map(markets) };
+}
+
+/**
+ * The last block whose past is written, as far as that is known. If its height was loaded once more since, the table of
+ * blocks has only its later end, but the changes that it made tell of the one before.
+ */
+async function readLastWritten(
+  connection: Connection,
+  { historySequence, pasts }: Pick<HistoryStart, "historySequence" | "pasts">,
+): Promise<PastBlock> {
+  const [before] = await connection.query<BlockColumns>(
+    `${selectBlock} WHERE stream_sequence <= ? ORDER BY stream_sequence DESC LIMIT 1`,
+    [historySequence],
+  );
+  const known = before ?? { height: 0n, timeNs: 0n, streamSequence: 0n };
+  let last: Omit<PastBlock, "timeNs"> = known;
+  for (const past of pasts) last = laterEnd(last, past);
+  if (last === known) return known;
+  const [again] = await connection.query<BlockColumns>(`${selectBlock} WHERE height = ?`, [last.height]);
+  return { ...last, timeNs: again?.timeNs ?? known.timeNs };
+}
+
+/** The block in which a market's book changed last, if it is later. */
+function laterEnd(block: Omit<PastBlock, "timeNs">, { newest, changes }: StoredPast): Omit<PastBlock, "timeNs"> {
+  const change = changes.at(-1);
+  if (change !== undefined && change.streamSequence > block.streamSequence) {
+    const { height, streamSequence } = decodeUpdate(change.streamSequence, change.body);
+    return { height, streamSequence };
+  }
+  const isLater = newest.state !== segmentStates.notKept && newest.firstSequence > block.streamSequence;
+  return isLater ? { height: newest.height, streamSequence: newest.firstSequence } : block;
 }
 
 /** Blocks by which it is estimated how fast the past grows: their vanished levels are still there as tombstones. */

@@ -302,6 +302,28 @@ describe("a gap", () => {
     expect(await findings()).toEqual([]);
   });
 
+  test.each([
+    { what: "which changed a book", changes: true, height: 3n },
+    { what: "which changed none", changes: false, height: 2n },
+  ])(
+    "begins behind the last kept block, $what and is loaded once more without its past",
+    async ({ changes, height }) => {
+      const venue = new VenueRecording().define().snapshot(base);
+      const before = venue.sequence - 1n;
+      if (changes) venue.delta({ bids: [level("1.01", "2")] });
+      else venue.tell(trade("first"));
+      await loadBytes(venue.bytes());
+      const kept = venue.sequence - 1n;
+      venue.begin(3, 3_000_000_000n).venue(trade("again")).end();
+      await loadBytes(venue.bytes(), { keepBooks: "off" });
+      await loadBytes(venue.delta({ bids: [level("1.02", "2")] }).bytes());
+      const gap = (await segmentsOf("m")).find(({ row }) => row.state === segmentStates.notKept)?.row;
+      const firstSequence = (changes ? kept : before) + 1n;
+      expect(gap).toMatchObject({ height, timeNs: height * 1_000_000_000n, firstSequence });
+      expect(await findings()).toEqual([]);
+    },
+  );
+
   test("before the first block that is kept is none, and what will be kept is logged", async () => {
     const venue = new VenueRecording()
       .define()
