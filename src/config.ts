@@ -209,7 +209,7 @@ function parseTime(text: string): bigint {
   const time = BigInt(nanoseconds(text) ?? -1);
   if (time < 0n || time > timeMaxNs) {
     throw new InvalidArgumentError(
-      "It looks like 2023-01-18 (UTC), 2023-01-18T01:09:55.425088123+01:00 or 1674004195425088123 (Unix nanoseconds).",
+      "It looks like 2023-01-18, 2023-01-18T01:09:55.425088123Z (or +01:00) or 1674004195425088123 (Unix nanoseconds).",
     );
   }
   return time;
