@@ -1,4 +1,4 @@
-// Readers of the past, in a process of their own and in the background: as many replays as a service allows, each begun
+// Readers of the past, in a process of their own and in the background: as many replays as a service allows, each started
 // again at its end, and callers of past books.
 import { setMaxListeners } from "node:events";
 import { Agent, get, type IncomingMessage } from "node:http";
