@@ -18,6 +18,14 @@ const { values } = parseArgs({
   },
 });
 
+const parts = ["replay", "books", "resumes"] as const;
+
+function isPart(name: (typeof parts)[number]): boolean {
+  return values.part === undefined || values.part === name;
+}
+
+if (!parts.some(isPart)) throw new Error(`--part ${values.part} is none of ${parts.join(", ")}`);
+
 const rounds = 3;
 const bufferPoolGib = 1;
 const replayPath = "/api/v2/stream/markets/depth/replay";
@@ -197,10 +205,6 @@ async function resumes(
       `bytes at the median, ${(100 * quantile(shares, 1)).toFixed(1)}% at most`,
   );
   ratio("tenth_vs_resume_bytes", aims.resumeShare / median);
-}
-
-function isPart(name: string): boolean {
-  return values.part === undefined || values.part === name;
 }
 
 try {

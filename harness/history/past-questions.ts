@@ -257,9 +257,11 @@ export class PastQuestions {
       expected.findIndex((text, at) => text !== found[at]),
       found.findIndex((text, at) => text !== expected[at]),
     );
-    const lacks = changes[found.length]?.block;
+    const mayLackRest = changes
+      .slice(found.length)
+      .every(({ block }) => this.#isLaterEnd(block) && asked.mayLack(block));
     if (index < 0) this.tally.right(kind);
-    else if (index === found.length && lacks !== undefined && this.#isLaterEnd(lacks) && asked.mayLack(lacks)) {
+    else if (index === found.length && index < expected.length && mayLackRest) {
       this.tally.honest(kind, "a later end of a repeated height is not there yet");
     } else {
       const counts = `change ${index} of ${found.length} (${expected.length} expected)`;
@@ -268,7 +270,7 @@ export class PastQuestions {
     }
   }
 
-  /** A list up to the next height does not wait for it: who asks cannot know that the height is repeated. */
+  /** Whether its height was there already: a list up to the next height does not wait for a later end of it. */
   #isLaterEnd({ index, height }: BlockEnd): boolean {
     return this.kept.oracle.blocks[index - 1]?.height === height;
   }

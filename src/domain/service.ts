@@ -85,8 +85,8 @@ export interface ResponseStream<O extends DescMessage = DescMessage> extends Met
   /** No more messages will come. Valid only after an empty `take`. */
   readonly ended: boolean;
   /**
-   * Why the stream failed, behind the messages that it has. May be set while its reader takes nothing, who then has a
-   * moment to read on.
+   * Why the stream failed. It is told after the messages that the stream still has. May be set while the reader takes
+   * nothing; the reader then has a few seconds to read on.
    */
   readonly failure: Failure | undefined;
   /** The reader is gone. May be called repeatedly, and after the end. */

@@ -62,8 +62,8 @@ async function readLastWritten(
   let last: Omit<PastBlock, "timeNs"> = known;
   for (const past of pasts) last = laterEnd(last, past);
   if (last === known) return known;
-  const [again] = await connection.query<BlockColumns>(`${selectBlock} WHERE height = ?`, [last.height]);
-  return { ...last, timeNs: again?.timeNs ?? known.timeNs };
+  const [row] = await connection.query<BlockColumns>(`${selectBlock} WHERE height = ?`, [last.height]);
+  return { ...last, timeNs: row?.timeNs ?? known.timeNs };
 }
 
 /** The block in which a market's book changed last, if it is later. */
