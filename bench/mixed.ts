@@ -2,6 +2,7 @@
 // How long a depth GET takes at half the top rate, while depth streams run beside it and a loader writes five blocks a
 // second; and while readers of the past take all that they are given besides. The service has the first core; all else
 // shares the second, where the requests go first: what they wait for is to be the service.
+import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { eventLoopTimerMs } from "../src/telemetry/metrics.js";
 import type { MarketOrder } from "./mixed/market.js";
@@ -15,6 +16,7 @@ import { takeSample } from "./unary/sample.js";
 import { ServiceProcess } from "./unary/service-process.js";
 
 const aimMs = 10;
+const settleMs = 2_000;
 
 const { values } = parseArgs({
   options: {
@@ -82,6 +84,8 @@ async function run(): Promise<void> {
     for (let round = 1; round <= rounds; round++) {
       p99s.streams.push(await measure(`beside ${streams} streams, ${round}`));
       await past.ask({ kind: "begin", port, marketId, height: marketStoreBlocks });
+      // So that not all readers and all callers connect at the same moment.
+      await sleep(settleMs);
       p99s.past.push(await measure(`and the past, ${round}`));
       const { replays, books, bytes } = await past.ask({ kind: "end" });
       if (bytes === 0) throw new Error("readers of the past got nothing");

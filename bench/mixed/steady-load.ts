@@ -15,6 +15,9 @@ export const callers = 256;
 /** About what a response takes. */
 const responseMs = 0.5;
 
+/** All connect at once, and the first requests follow so much later: Node accepts one connection in each turn. */
+const openMs = 1_000;
+
 /** How long responses took, in milliseconds, and how many came. */
 export interface SteadyResult {
   readonly perSecond: number;
@@ -38,7 +41,8 @@ export async function steadyLoad(
     const script = join(folder, "pause.lua");
     // From nothing to twice the mean, in whole milliseconds; the response itself takes its time too.
     const longest = Math.round(2 * ((1000 * callers) / perSecond - responseMs));
-    writeFileSync(script, `function delay() return math.random(0, ${longest}) end\n`);
+    const delay = `opened = opened + 1; return math.random(0, ${longest}) + (opened > ${callers} and 0 or ${openMs})`;
+    writeFileSync(script, `local opened = 0; function delay() ${delay} end\n`);
     const url = `http://127.0.0.1:${port}${depthPath(marketId)}`;
     const args = ["-t1", `-c${callers}`, `-d${seconds}s`, "--latency", "-s", script, url];
     const { stdout } = await promisify(execFile)(...pinnedTo(1, "wrk", args));
