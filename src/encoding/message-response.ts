@@ -1,5 +1,5 @@
-import { type DescMessage, fromBinary, isMessage, type MessageShape } from "@bufbuild/protobuf";
-import type { CompressedBytes, EncodedResponse, Encoding } from "../domain/encoded-response.js";
+import { type DescMessage, fromBinary, fromJsonString, isMessage, type MessageShape } from "@bufbuild/protobuf";
+import type { Codec, CompressedBytes, EncodedResponse, Encoding } from "../domain/encoded-response.js";
 import type { Metadata } from "../domain/metadata.js";
 import { encodeBinary } from "./binary-encoder.js";
 import type { Encodable } from "./field-values.js";
@@ -100,5 +100,36 @@ export class MessageResponse<S extends DescMessage> extends CachedResponse<S> {
 
   protected override encodeBinary(): Uint8Array {
     return encodeBinary(this.schema, this.#fields);
+  }
+}
+
+/**
+ * A response for one reader. Its bytes are made at once, and it keeps nothing else: a message that waits reaches the old
+ * generation, and what is left of its encoding would follow it there.
+ */
+export class ReadyResponse<S extends DescMessage> extends CachedResponse<S> {
+  readonly #codec: Codec;
+  readonly #bytes: Uint8Array;
+
+  constructor(response: EncodedResponse<S>, codec: Codec) {
+    super(response.schema, response.version, response.eventId);
+    this.#codec = codec;
+    this.#bytes = codec === "json" ? response.json() : response.binary();
+  }
+
+  override message(): MessageShape<S> {
+    return this.#codec === "json" ? fromJsonString(this.schema, this.jsonText()) : super.message();
+  }
+
+  override json(): Uint8Array {
+    return this.#codec === "json" ? this.#bytes : super.json();
+  }
+
+  override jsonText(): string {
+    return this.#codec === "json" ? Buffer.from(this.#bytes).toString() : encodeJson(this.schema, this.message());
+  }
+
+  protected override encodeBinary(): Uint8Array {
+    return this.#codec === "json" ? encodeBinary(this.schema, this.message()) : this.#bytes;
   }
 }

@@ -10,12 +10,12 @@ import type { ChangedLevel } from "../domain/order-book.js";
 import { type BookSide, bestFirst, PriceLadder, sides } from "../domain/price-ladder.js";
 import type { Call } from "../domain/service.js";
 import type { Levels } from "../domain/tracked-book.js";
-import { WorkPacer } from "../domain/work-pacer.js";
 import type { Live } from "../live/live.js";
 import type { Reader } from "../store/connection/lease.js";
 import type { StorePlace } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
 import { readBlockTimes, type StoredSegment } from "../store/history-reads.js";
+import { Turns } from "./turns.js";
 
 /** What the replays of a process hold in memory of the segments that they read. */
 export const pastLimits = {
@@ -51,7 +51,7 @@ export interface PastReads {
 export class Past {
   /** The markets that replays read, and the bytes of their segments that they hold. */
   readonly held = { cursors: 0, bytes: 0 };
-  readonly #pacer = new WorkPacer();
+  readonly #turns = new Turns();
   readonly #times = new Map<bigint, bigint>();
   #timesOf = "";
 
@@ -81,7 +81,7 @@ export class Past {
 
   /** Resolves when it is the caller's turn to compute for a while: {@link sliceMs}. */
   turn(): Promise<void> {
-    return new Promise((resolve) => this.#pacer.push(resolve));
+    return this.#turns.next();
   }
 
   /** Runs work to its end, in turns of the event loop. @throws the reason why the call is over */

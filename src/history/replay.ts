@@ -3,6 +3,7 @@ import type { EncodedResponse } from "../domain/encoded-response.js";
 import type { Failure } from "../domain/failure.js";
 import type { ResumeTokens } from "../domain/resume-token.js";
 import type { Call, ResponseStream } from "../domain/service.js";
+import { ReadyResponse } from "../encoding/message-response.js";
 import { chainChanged } from "../live/live.js";
 import type { LiveState } from "../live/live-state.js";
 import { packReplay, replayStream, type StreamResponse } from "../live/stream-kind.js";
@@ -404,7 +405,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
 
   #push(responses: readonly ReplayResponse[]): void {
     if (this.#isOver) return;
-    this.#ready.push(...responses);
+    const { codec = "json" } = this.#options.call;
+    this.#ready.push(...responses.map((response) => new ReadyResponse(response, codec)));
     this.#pace.sent();
   }
 

@@ -1,0 +1,65 @@
+import { performance } from "node:perf_hooks";
+import { setImmediate as turn } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { restMsMax, restsAfter, restsMax, Turns } from "../../src/history/turns.js";
+
+function computeFor(ms: number): void {
+  for (const until = performance.now() + ms; performance.now() < until; );
+}
+
+/** What two readers of the past compute in a second, in milliseconds, in pieces of two. */
+async function pastOf(turns: Turns, ms = 1_000): Promise<number> {
+  const until = performance.now() + ms;
+  let computedMs = 0;
+  const read = async (): Promise<void> => {
+    for (await turns.next(); performance.now() < until; await turns.next()) {
+      computeFor(2);
+      computedMs += 2;
+    }
+  };
+  await Promise.all([read(), read()]);
+  return computedMs;
+}
+
+test("the more others use the event loop, the longer the past rests", () => {
+  const shares = Array.from({ length: 21 }, (_, i) => i / 20);
+  const rests = shares.map(restsAfter);
+  expect(rests).toEqual([...rests].sort((a, b) => a - b));
+  expect(restsAfter(0)).toBe(0);
+  expect(restsAfter(0.2)).toBeLessThan(0.2);
+  expect(restsAfter(0.5)).toBeGreaterThan(5);
+  expect([0.6, 1, 1.01].map(restsAfter)).toEqual([restsMax, restsMax, restsMax]);
+});
+
+test("readers of the past have most of a loop that others don't use", async () => {
+  // As long as the machine does nothing else: beside other tests it was 376 once.
+  expect(await pastOf(new Turns())).toBeGreaterThan(250);
+});
+
+test("readers of the past leave a busy loop to others, and still go on", async () => {
+  const turns = new Turns();
+  let busy = true;
+  const others = (async () => {
+    for (; busy; await turn()) computeFor(2);
+  })();
+  // Until it is known how busy the loop is.
+  await pastOf(turns, 200);
+  const computedMs = await pastOf(turns);
+  busy = false;
+  await others;
+  expect(computedMs).toBeGreaterThan(5);
+  expect(computedMs).toBeLessThan(150);
+});
+
+test("a rest is short, however long the piece before it was", async () => {
+  const turns = new Turns();
+  await turns.next();
+  computeFor(60);
+  // Others, at the same time.
+  setImmediate(() => computeFor(500));
+  await turns.next();
+  computeFor(100);
+  const startedMs = performance.now();
+  await turns.next();
+  expect(performance.now() - startedMs).toBeLessThan(restMsMax + 300);
+});
