@@ -35,7 +35,7 @@ const changeRowBytes = 200;
 export const blockTimesMax = 65_536;
 
 /** How long a reader of the past computes before others have their turn, in milliseconds. */
-const sliceMs = 2;
+const sliceMs = 1;
 
 /** Leases a reader for `use`. */
 export type LeaseReader = <T>(use: (reader: Reader) => Promise<T>) => Promise<T>;

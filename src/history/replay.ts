@@ -25,7 +25,7 @@ export const pendingLevelsMax = 50_000;
 const readsAheadMax = 2;
 
 /** How long a replay computes before others have their turn, in milliseconds. */
-const sliceMs = 2;
+const sliceMs = 1;
 
 /** How often a read asks whether an empty message is due, in each heartbeat. */
 const beatsPerHeartbeat = 4;

@@ -24,7 +24,7 @@ export class Turns {
   readonly #waiting: (() => void)[] = [];
   #active = false;
   #watched = performance.eventLoopUtilization();
-  /** What pieces took while the loop was watched, in milliseconds. */
+  /** What pieces took while the loop was watched, each with the turn of the loop that follows: it sends what they made. */
   #ownMs = 0;
   #rests = 0;
 
