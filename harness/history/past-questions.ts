@@ -29,6 +29,8 @@ const otherProtocolsShare = 0.25;
 const sameTimeBlocksMax = 20n;
 /** Share of refusals whose nearest place is asked for. */
 const nearestShare = 0.3;
+/** Right or honest where a market was not announced yet: at a replica that lags, too. */
+const marketUnknown = `code ${codes.notFound} MARKET_UNKNOWN`;
 
 /** Who is asked. */
 export interface Asked {
@@ -170,7 +172,8 @@ export class PastQuestions {
   /** Beyond the newest block, or not a request. */
   async askNonsense(asked: Asked): Promise<void> {
     const { newest } = this.kept.oracle;
-    const at = `${pathOf(this.market())}/at`;
+    const past = this.market();
+    const at = `${pathOf(past)}/at`;
     const replay = "/api/v2/stream/markets/depth/replay";
     const beyond = [
       `${at}?block_height=${newest.height + 1_000n}`,
@@ -198,7 +201,7 @@ export class PastQuestions {
       const body = status === 200 ? Buffer.alloc(0) : await wholeBody(response);
       const found = status === 200 ? "200" : errorText(errorOf({ status, headers: response.headers, body }));
       if (expected.test(found)) this.tally.right(kind);
-      else if (isRefusal(found)) this.tally.honest(kind, found);
+      else if (isRefusal(found) || (found === marketUnknown && isNewTo(asked, past))) this.tally.honest(kind, found);
       else this.tally.wrong(kind, `${asked.name} ${path}`, `${found}, and not ${expected}`);
     } finally {
       stop.abort();
@@ -325,7 +328,7 @@ export class PastQuestions {
     const isExpected =
       standings.some((standing) => expectedErrors(standing, this.kept.mayBePruned(block)).includes(text)) ||
       (text === `code ${codes.outOfRange} HISTORY_NOT_YET` && asked.mayLack(newest)) ||
-      (text === `code ${codes.notFound} MARKET_UNKNOWN` && isNewTo(asked, past)) ||
+      (text === marketUnknown && isNewTo(asked, past)) ||
       // Of a market that was announced since, nothing is written at all.
       (text.endsWith("HISTORY_NOT_KEPT") && this.kept.isLosing(losingMsMax));
     if (isExpected) {
@@ -414,7 +417,7 @@ function expectedErrors(standing: Standing, mayBePruned: boolean): string[] {
   const pruned = mayBePruned ? [notKept] : [];
   switch (standing.kind) {
     case "unknown":
-      return [`code ${codes.notFound} MARKET_UNKNOWN`, ...(standing.isLost ? [notKept] : pruned)];
+      return [marketUnknown, ...(standing.isLost ? [notKept] : pruned)];
     case "not kept":
       return [notKept];
     case "stale":
