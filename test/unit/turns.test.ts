@@ -31,8 +31,8 @@ test("the more others use the event loop, the longer the past rests", () => {
   expect([0.6, 1, 1.01].map(restsAfter)).toEqual([restsMax, restsMax, restsMax]);
 });
 
-test("readers of the past have most of a loop that others don't use", async () => {
-  // As long as the machine does nothing else: beside other tests it was 376 once.
+// Others' processes take the loop's time too: beside other tests it was 376 ms once.
+test("readers of the past have most of a loop that others don't use", { retry: 3 }, async () => {
   expect(await pastOf(new Turns())).toBeGreaterThan(250);
 });
 
