@@ -16,6 +16,7 @@ import { takeSample } from "./unary/sample.js";
 import { ServiceProcess } from "./unary/service-process.js";
 
 const aimMs = 10;
+/** Readers of the past have connected, and read, so long before callers connect. */
 const settleMs = 2_000;
 
 const { values } = parseArgs({
@@ -84,7 +85,6 @@ async function run(): Promise<void> {
     for (let round = 1; round <= rounds; round++) {
       p99s.streams.push(await measure(`beside ${streams} streams, ${round}`));
       await past.ask({ kind: "begin", port, marketId, height: marketStoreBlocks });
-      // So that not all readers and all callers connect at the same moment.
       await sleep(settleMs);
       p99s.past.push(await measure(`and the past, ${round}`));
       const { replays, books, bytes } = await past.ask({ kind: "end" });

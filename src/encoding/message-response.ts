@@ -104,8 +104,8 @@ export class MessageResponse<S extends DescMessage> extends CachedResponse<S> {
 }
 
 /**
- * A response for one reader. Its bytes are made at once, and it keeps nothing else: a message that waits reaches the old
- * generation, and what is left of its encoding would follow it there.
+ * A response for one reader. It is encoded at once and keeps only the bytes: a message that waits reaches V8's old
+ * generation, and the texts that its encoding leaves behind would follow.
  */
 export class ReadyResponse<S extends DescMessage> extends CachedResponse<S> {
   readonly #codec: Codec;
@@ -119,6 +119,11 @@ export class ReadyResponse<S extends DescMessage> extends CachedResponse<S> {
 
   override message(): MessageShape<S> {
     return this.#codec === "json" ? fromJsonString(this.schema, this.jsonText()) : super.message();
+  }
+
+  /** Not kept: its reader asks once. */
+  override encode<Bytes extends CompressedBytes>(encoding: Encoding<Bytes>): Bytes {
+    return encoding.encode(this);
   }
 
   override json(): Uint8Array {

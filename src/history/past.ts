@@ -15,7 +15,7 @@ import type { Reader } from "../store/connection/lease.js";
 import type { StorePlace } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
 import { readBlockTimes, type StoredSegment } from "../store/history-reads.js";
-import { Turns } from "./turns.js";
+import { pieceMs, Turns } from "./turns.js";
 
 /** What the replays of a process hold in memory of the segments that they read. */
 export const pastLimits = {
@@ -33,9 +33,6 @@ const changeRowBytes = 200;
 
 /** Block times that a process remembers. */
 export const blockTimesMax = 65_536;
-
-/** How long a reader of the past computes before others have their turn, in milliseconds. */
-const sliceMs = 1;
 
 /** Leases a reader for `use`. */
 export type LeaseReader = <T>(use: (reader: Reader) => Promise<T>) => Promise<T>;
@@ -79,7 +76,7 @@ export class Past {
     return bytes;
   }
 
-  /** Resolves when it is the caller's turn to compute for a while: {@link sliceMs}. */
+  /** Resolves when it is the caller's turn to compute for a while: {@link pieceMs}. */
   turn(): Promise<void> {
     return this.#turns.next();
   }
@@ -87,13 +84,13 @@ export class Past {
   /** Runs work to its end, in turns of the event loop. @throws the reason why the call is over */
   async inTurns<T>(work: Generator<void, T>, signal: AbortSignal | undefined): Promise<T> {
     await this.turn();
-    for (let until = performance.now() + sliceMs; ; ) {
+    for (let until = performance.now() + pieceMs; ; ) {
       const { done, value } = work.next();
       if (done) return value;
       if (performance.now() < until) continue;
       await this.turn();
       signal?.throwIfAborted();
-      until = performance.now() + sliceMs;
+      until = performance.now() + pieceMs;
     }
   }
 

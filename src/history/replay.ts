@@ -14,6 +14,7 @@ import { type CursorReads, MarketCursor } from "./market-cursor.js";
 import { Pace } from "./pace.js";
 import type { Past } from "./past.js";
 import { PendingBlocks } from "./pending-blocks.js";
+import { pieceMs } from "./turns.js";
 
 /** Messages that wait to be taken, before blocks are merged or reading stops. */
 export const readyMessagesMax = 64;
@@ -23,9 +24,6 @@ export const pendingLevelsMax = 50_000;
 
 /** Markets whose next segments are read at once before they are needed. */
 const readsAheadMax = 2;
-
-/** How long a replay computes before others have their turn, in milliseconds. */
-const sliceMs = 1;
 
 /** How often a read asks whether an empty message is due, in each heartbeat. */
 const beatsPerHeartbeat = 4;
@@ -363,7 +361,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     if (performance.now() < this.#sliceEnd) return;
     this.#flush();
     await this.#options.past.turn();
-    this.#sliceEnd = performance.now() + sliceMs;
+    this.#sliceEnd = performance.now() + pieceMs;
   }
 
   /** Whether what is pending may be merged with the next block. */

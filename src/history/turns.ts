@@ -1,19 +1,24 @@
 import { performance } from "node:perf_hooks";
 
+/** How long a reader of the past computes before others have their turn, in milliseconds. */
+export const pieceMs = 1;
+
 /** How long the event loop is watched before its use is judged again, in milliseconds. */
 const watchMs = 50;
 
-/** The longest rest after a piece of work, in times what the piece took, and in milliseconds: the past always goes on. */
-export const restsMax = 20;
+/** The longest rest after a piece of work, as a multiple of its duration. */
+export const restFactorMax = 20;
+
+/** The longest rest, in milliseconds, however long the piece took. */
 export const restMsMax = 40;
 
 /**
- * How long to rest after a piece of work, in times what it took. If others use half of the event loop, it is eight; if they
- * use a fifth, next to nothing. Others come in no steady stream: on a loop that is full they wait for the past.
+ * The rest after a piece of work, as a multiple of its duration. It grows steeply with the share of the event loop that
+ * others use: 0.1 at a fifth, 8 at a half. Requests come in bursts, and wait where the past takes all that is left.
  */
-export function restsAfter(othersShare: number): number {
+export function restFactor(othersShare: number): number {
   const idleShare = 1 - othersShare;
-  return idleShare <= 0 ? restsMax : Math.min(restsMax, ((2 * othersShare) / idleShare) ** 3);
+  return idleShare <= 0 ? restFactorMax : Math.min(restFactorMax, ((2 * othersShare) / idleShare) ** 3);
 }
 
 /**
@@ -24,9 +29,9 @@ export class Turns {
   readonly #waiting: (() => void)[] = [];
   #active = false;
   #watched = performance.eventLoopUtilization();
-  /** What pieces took while the loop was watched, each with the turn of the loop that follows: it sends what they made. */
+  /** Milliseconds of pieces while the loop was watched, each with the next turn of the loop, which sends what it made. */
   #ownMs = 0;
-  #rests = 0;
+  #restFactor = 0;
 
   /** Resolves when it is the caller's turn; at once if none was taken lately. What it does in microtasks is its piece. */
   next(): Promise<void> {
@@ -47,8 +52,8 @@ export class Turns {
     const tookMs = performance.now() - startedMs;
     this.#ownMs += tookMs;
     this.#watch();
-    const restMs = Math.min(restMsMax, tookMs * this.#rests);
-    // Timers count whole milliseconds. One turn is others' in any case.
+    const restMs = Math.min(restMsMax, tookMs * this.#restFactor);
+    // Timers count whole milliseconds. Others have one turn in any case.
     if (restMs < 1) setImmediate(() => this.#goOn());
     else setTimeout(() => this.#goOn(), restMs);
   }
@@ -63,7 +68,7 @@ export class Turns {
     const now = performance.eventLoopUtilization();
     const { active, idle } = performance.eventLoopUtilization(now, this.#watched);
     if (active + idle < watchMs) return;
-    this.#rests = restsAfter(Math.max(0, active - this.#ownMs) / (active + idle));
+    this.#restFactor = restFactor(Math.max(0, active - this.#ownMs) / (active + idle));
     this.#watched = now;
     this.#ownMs = 0;
   }

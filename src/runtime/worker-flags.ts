@@ -7,9 +7,9 @@ const semiSpaceMibMax = 16;
 /**
  * V8 flags of workers. Some objects of a request reach the old generation, and with so small a heap V8 waits long
  * before it collects them: without the first two a process that serves gRPC needs half as much memory again. A lower
- * percentage saves more memory, and costs ledger pages CPU (docs/performance.md, "Memory"). The last one: V8 puts objects
- * into the old generation at once whose like lived long, also if these are needed for one response only; what they refer
- * to follows them there.
+ * percentage saves more memory, and costs ledger pages CPU (docs/performance.md, "Memory"). The last one: V8
+ * allocates objects in the old generation where earlier ones of the same code lived long, also those of a single
+ * response, and what they refer to follows.
  */
 export const workerFlags: readonly string[] = [
   `--incremental-marking-soft-trigger=${markingTriggerPercent}`,

@@ -84,7 +84,7 @@ const effects: readonly {
   readonly kept: number;
   readonly count: keyof Collections;
   readonly timesMin: number;
-  /** Other versions do by themselves what the flag tells. */
+  /** The only version with an effect: the others do the same by themselves. */
   readonly version?: number;
 }[] = [
   { flag: "--incremental-marking-soft-trigger", kept: 60_000, count: "old", timesMin: 1.3 },

@@ -1,7 +1,7 @@
 import { performance } from "node:perf_hooks";
 import { setImmediate as turn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { restMsMax, restsAfter, restsMax, Turns } from "../../src/history/turns.js";
+import { restFactor, restFactorMax, restMsMax, Turns } from "../../src/history/turns.js";
 
 function computeFor(ms: number): void {
   for (const until = performance.now() + ms; performance.now() < until; );
@@ -23,12 +23,12 @@ async function pastOf(turns: Turns, ms = 1_000): Promise<number> {
 
 test("the more others use the event loop, the longer the past rests", () => {
   const shares = Array.from({ length: 21 }, (_, i) => i / 20);
-  const rests = shares.map(restsAfter);
+  const rests = shares.map(restFactor);
   expect(rests).toEqual([...rests].sort((a, b) => a - b));
-  expect(restsAfter(0)).toBe(0);
-  expect(restsAfter(0.2)).toBeLessThan(0.2);
-  expect(restsAfter(0.5)).toBeGreaterThan(5);
-  expect([0.6, 1, 1.01].map(restsAfter)).toEqual([restsMax, restsMax, restsMax]);
+  expect(restFactor(0)).toBe(0);
+  expect(restFactor(0.2)).toBeLessThan(0.2);
+  expect(restFactor(0.5)).toBeGreaterThan(5);
+  expect([0.6, 1, 1.01].map(restFactor)).toEqual([restFactorMax, restFactorMax, restFactorMax]);
 });
 
 // Others' processes take the loop's time too: beside other tests it was 376 ms once.
@@ -55,7 +55,7 @@ test("a rest is short, however long the piece before it was", async () => {
   const turns = new Turns();
   await turns.next();
   computeFor(60);
-  // Others, at the same time.
+  // Others use nearly all of the loop meanwhile, so that the next rest would be two seconds.
   setImmediate(() => computeFor(500));
   await turns.next();
   computeFor(100);
