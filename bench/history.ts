@@ -2,8 +2,9 @@
 // The past of books: how fast a service on one core replays it, how late blocks are that play as they happened, how long
 // a past book of 2,000 levels takes, and how many bytes a resumed stream takes against whole books. The service has the
 // first core; the readers have the second, and the database what is left.
-import { Agent, get, type IncomingMessage } from "node:http";
+import { get, type IncomingMessage } from "node:http";
 import { parseArgs } from "node:util";
+import { Caller } from "./history/caller.js";
 import { committed, loadMarket, MarketBlocks, type MarketShape, marketId } from "./history/dataset.js";
 import { openBenchServer } from "./ledger/place.js";
 import { ServiceProcess } from "./unary/service-process.js";
@@ -51,9 +52,9 @@ function ratio(name: string, value: number): void {
   ratios[name] = Math.round(value * 1_000) / 1_000;
 }
 
-function open(url: string, headers: Record<string, string> = {}, agent?: Agent): Promise<IncomingMessage> {
+function open(url: string, headers: Record<string, string> = {}): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
-    get(url, { headers, ...(agent === undefined ? {} : { agent }) }, (response) => {
+    get(url, { headers }, (response) => {
       if (response.statusCode === 200) resolve(response);
       else response.on("data", (text) => reject(new Error(`${response.statusCode}: ${String(text)}`)));
     }).on("error", reject);
@@ -135,19 +136,15 @@ async function lateness(service: ServiceProcess): Promise<void> {
 
 /** How long past books take, one at a time over one connection. */
 async function pastBooks(service: ServiceProcess, newest: number): Promise<void> {
-  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-  const ask = async (height: number): Promise<number> => {
-    const startedAt = performance.now();
-    await bytesOf(await open(`${service.url}/api/v2/market/depth/${marketId}/at?block_height=${height}`, {}, agent));
-    return performance.now() - startedAt;
-  };
+  const caller = await Caller.open(service.url);
   const tail = Math.floor(unsealedMax / bookShape.changes);
   const ranges = { any: newest - 2, newest: Math.min(tail, newest - 2) };
   for (const [name, blocks] of Object.entries(ranges)) {
     const times: number[] = [];
     const usedMicros = await service.cpuMicros();
     for (let request = -warmUpRequests; request < Number(values.requests); request++) {
-      const ms = await ask(newest - Math.floor(Math.random() * blocks));
+      const height = newest - Math.floor(Math.random() * blocks);
+      const ms = await caller.get(`/api/v2/market/depth/${marketId}/at?block_height=${height}`);
       if (request >= 0) times.push(ms);
     }
     const p99 = quantile(times, 0.99);
@@ -158,7 +155,7 @@ async function pastBooks(service: ServiceProcess, newest: number): Promise<void>
     );
     ratio(`ten_ms_vs_${name}_book_p99`, aims.bookMs / p99);
   }
-  agent.destroy();
+  caller.close();
 }
 
 /** The first event of a depth stream that has an id. */
