@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import type { Network } from "./domain/client-address.js";
-import { nanoseconds } from "./domain/instant.js";
+import { isoInstant, nanoseconds } from "./domain/instant.js";
 import type { ListenAddress } from "./domain/listen-address.js";
 import { type LogLevel, logLevels } from "./telemetry/log.js";
 
@@ -206,13 +206,16 @@ function parseOut(text: string): string {
 const timeMaxNs = 2n ** 63n - 1n;
 
 function parseTime(text: string): bigint {
-  const time = BigInt(nanoseconds(text) ?? -1);
-  if (time < 0n || time > timeMaxNs) {
+  const time = nanoseconds(text);
+  if (time === undefined) {
     throw new InvalidArgumentError(
       "It looks like 2023-01-18, 2023-01-18T01:09:55.425088123Z (or +01:00) or 1674004195425088123 (Unix nanoseconds).",
     );
   }
-  return time;
+  if (BigInt(time) < 0n || BigInt(time) > timeMaxNs) {
+    throw new InvalidArgumentError(`It is from 1970-01-01 up to ${isoInstant(timeMaxNs)}.`);
+  }
+  return BigInt(time);
 }
 
 /** @throws UsageError for a range that ends before it begins */

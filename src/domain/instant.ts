@@ -3,16 +3,18 @@ const nsPerSecond = 1_000_000_000n;
 
 /** Unix nanoseconds as UTC with all nine decimals: `2023-01-18 01:09:55.425088123`. Empty where there is none. */
 export function instant(nanoseconds: string | undefined): string {
-  if (nanoseconds === undefined || nanoseconds === "" || nanoseconds === "0") return "";
-  const value = BigInt(nanoseconds);
-  const date = new Date(Number(value / nsPerMs));
-  if (Number.isNaN(date.getTime())) return nanoseconds;
-  return `${date.toISOString().slice(0, 19).replace("T", " ")}.${String(value % nsPerSecond).padStart(9, "0")}`;
+  return nanoseconds === undefined || nanoseconds === "" || nanoseconds === "0" ? "" : utc(BigInt(nanoseconds));
+}
+
+function utc(timeNs: bigint): string {
+  const date = new Date(Number(timeNs / nsPerMs));
+  if (Number.isNaN(date.getTime())) return String(timeNs);
+  return `${date.toISOString().slice(0, 19).replace("T", " ")}.${String(timeNs % nsPerSecond).padStart(9, "0")}`;
 }
 
 /** The same in ISO 8601, for files: `2023-01-18T01:09:55.425088123Z`. */
 export function isoInstant(timeNs: bigint): string {
-  return `${instant(String(timeNs)).replace(" ", "T")}Z`;
+  return `${utc(timeNs).replace(" ", "T")}Z`;
 }
 
 /**

@@ -19,6 +19,7 @@ import {
   type FindNearest,
   firstPlace,
   hasBook,
+  lastBook,
   nearestBook,
   notKept,
   requireBookBehind,
@@ -193,6 +194,11 @@ const nearestChange: FindNearest = async (reader, marketId, streamSequence) => {
   return isOfBlock ? { ...block, streamSequence: begins } : block;
 };
 
+/** Of a list that begins with the newest: the last block with a book up to a place, behind which the list goes on. */
+const changeBefore: FindNearest = async (reader, marketId, streamSequence) => {
+  return (await lastBook(reader, marketId, streamSequence)) ?? nearestChange(reader, marketId, streamSequence);
+};
+
 /** The part of a range that hangs together, from its beginning on; of a list that begins with the newest, from its end on. */
 async function clip(reader: Reader, marketId: string, wanted: Wanted, newestFirst: boolean): Promise<Bounds> {
   const { from, firstEnd, until } = wanted;
@@ -206,7 +212,7 @@ async function clip(reader: Reader, marketId: string, wanted: Wanted, newestFirs
   };
   if (newestFirst) {
     if (until === 0n) return { from, until };
-    const end = await requireBookBehind(reader, { ...request, streamSequence: until - 1n }, nearestChange);
+    const end = await requireBookBehind(reader, { ...request, streamSequence: until - 1n }, changeBefore);
     return { from: await partBefore(end), until: end };
   }
   const first = firstEnd === 0n ? (await readBegin(reader, marketId, {}, withBooks))?.streamSequence : firstEnd;

@@ -3,9 +3,15 @@ import type { Call } from "../domain/service.js";
 import type { Levels } from "../domain/tracked-book.js";
 import type { Reader } from "../store/connection/lease.js";
 import type { BlockPlace } from "../store/connection/store-place.js";
-import { type Moment, type PastBlock, readBlockAt, readLastTrade, type StoredSegment } from "../store/history-reads.js";
+import {
+  type Moment,
+  type PastBlock,
+  readBlockAt,
+  readLastTrade,
+  readOldestTrade,
+  type StoredSegment,
+} from "../store/history-reads.js";
 import type { PastTradeRow } from "../store/history-table.js";
-import { readTradeProgress } from "../store/trade-table.js";
 import { LevelMap, numberOf, type Past, type PastReads, updatesOf } from "./past.js";
 import { type FindNearest, findPlace, hasBook, nearestBook, notKept, requireSegment } from "./place.js";
 
@@ -55,24 +61,30 @@ export function readPastBook<T>(
 
 /** @throws Failure `failed_precondition` if the market's last trade as of a block may have been dropped */
 async function requireTrades(reader: Reader, marketId: string, { height }: PastBlock): Promise<void> {
-  const oldest = await oldestTraded(reader);
-  if (oldest !== undefined && height < oldest.height) throw notKept(await firstBookFrom(reader, marketId, oldest));
+  const from = await oldestTraded(reader, marketId);
+  if (from === undefined || height >= from.height) return;
+  const message = "the book's last trade of that time is not kept, only its changes are (ListMarketDepthChanges)";
+  throw notKept(await firstBookFrom(reader, marketId, from), message);
 }
 
-/** The oldest block whose trades are kept; undefined: none were dropped. */
-async function oldestTraded(reader: Reader): Promise<PastBlock | undefined> {
-  const { oldest, oldestOfCandles } = (await readTradeProgress(reader)) ?? {};
+/**
+ * The block of a market's oldest trade if earlier ones may have been dropped. Undefined: none of this market was, because
+ * its newest one would have stayed.
+ */
+async function oldestTraded(reader: Reader, marketId: string): Promise<PastBlock | undefined> {
+  const { progress, height } = await readOldestTrade(reader, marketId);
+  const { oldest, oldestOfCandles } = progress ?? {};
   if (oldest === undefined || oldest.height === oldestOfCandles?.height) return undefined;
-  return (await readBlockAt(reader, { height: oldest.height }, true)).block;
+  if (height === undefined || height >= oldest.height) return undefined;
+  return (await readBlockAt(reader, { height }, true)).block;
 }
 
 /** The nearest block with a book whose last trade is kept, too. */
 const nearestPastBook: FindNearest = async (reader, marketId, streamSequence) => {
   const nearest = await nearestBook(reader, marketId, streamSequence);
-  const oldest = await oldestTraded(reader);
-  if (nearest === undefined || oldest === undefined || nearest.height >= oldest.height) return nearest;
-  const lastTrade = await readLastTrade(reader, marketId, nearest.height);
-  return lastTrade === undefined ? firstBookFrom(reader, marketId, oldest) : nearest;
+  const from = nearest === undefined ? undefined : await oldestTraded(reader, marketId);
+  if (nearest === undefined || from === undefined || nearest.height >= from.height) return nearest;
+  return firstBookFrom(reader, marketId, from);
 };
 
 /** The first block, from this one on, at whose end a market has a book. */

@@ -1,4 +1,5 @@
 import { Failure } from "../domain/failure.js";
+import { isoInstant } from "../domain/instant.js";
 import type { Reader } from "../store/connection/lease.js";
 import {
   type Moment,
@@ -145,7 +146,7 @@ export async function nearestBook(
 }
 
 /** The last block up to a place at whose end a market has a book. */
-async function lastBook(reader: Reader, marketId: string, upTo: bigint): Promise<PastBlock | undefined> {
+export async function lastBook(reader: Reader, marketId: string, upTo: bigint): Promise<PastBlock | undefined> {
   const begin = await readBegin(reader, marketId, { before: upTo + 1n, last: true }, withBooks);
   if (begin === undefined) return undefined;
   const range = { after: begin.streamSequence, before: upTo + 1n };
@@ -166,9 +167,9 @@ async function beforeOldest(reader: Reader, marketId: string, findNearest: FindN
   return notKept(await findNearest(reader, marketId, 0n));
 }
 
-/** FAILED_PRECONDITION for a time of which no books are kept. */
-export function notKept(nearest: PastBlock | undefined): Failure {
-  const message = `books of that time are not kept${nameNearest(nearest)}`;
+/** FAILED_PRECONDITION for a time of which no books are kept, or something else that a response needs. */
+export function notKept(nearest: PastBlock | undefined, what = "books of that time are not kept"): Failure {
+  const message = `${what}${nameNearest(nearest)}`;
   return new Failure("failed_precondition", message, parts("HISTORY_NOT_KEPT", nearest));
 }
 
@@ -178,7 +179,8 @@ function notYet(newest: PastBlock | undefined): Failure {
 }
 
 function nameNearest(nearest: PastBlock | undefined): string {
-  return nearest === undefined ? "" : `; the nearest that can be answered is block ${nearest.height}`;
+  if (nearest === undefined) return "";
+  return `; the nearest that can be answered is block ${nearest.height}, of ${isoInstant(nearest.timeNs)}`;
 }
 
 function parts(reason: string, nearest: PastBlock | undefined) {

@@ -1,4 +1,4 @@
-import { firstIdOfBlock } from "../domain/block-position.js";
+import { firstIdOfBlock, positionBits } from "../domain/block-position.js";
 import { MalformedHistoryError } from "../domain/book-history.js";
 import type { Reader } from "./connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql } from "./connection/store-place.js";
@@ -10,6 +10,7 @@ import {
   type SegmentRow,
   segmentStates,
 } from "./history-table.js";
+import { parseTradeProgress, type TradeProgress, tradeProgressSql } from "./trade-table.js";
 
 /** A block with its place in the stream of events. */
 export interface PastBlock {
@@ -306,4 +307,17 @@ export async function readLastTrade(
     [marketId],
   );
   return row;
+}
+
+/** Which trades are kept, and the block of a market's oldest one: of one moment, because trades are dropped at any time. */
+export async function readOldestTrade(
+  reader: Reader,
+  marketId: string,
+): Promise<{ readonly progress: TradeProgress | undefined; readonly height: bigint | undefined }> {
+  const [row] = await reader.query<{ progress: string | null; id: bigint | null }>(
+    `SELECT ${tradeProgressSql} AS progress, (SELECT MIN(id) FROM trade WHERE market_id = ?) AS id`,
+    [marketId],
+  );
+  const height = row?.id == null ? undefined : row.id >> positionBits;
+  return { progress: parseTradeProgress(row?.progress), height };
 }

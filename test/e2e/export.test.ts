@@ -490,6 +490,12 @@ it.each<[name: string, args: () => string[], code: number, error: RegExp]>([
     /It looks like 2023-01-18, 2023-/,
   ],
   [
+    "a time beyond the range",
+    () => ["--party", "p", "--asset", "a", "--start", "9999-12-31T23:59:59Z"],
+    2,
+    /It is from 1970-01-01 up to 2262-04-11T23:47:16\.854775807Z\./,
+  ],
+  [
     "a start after the end",
     () => ["--party", "p", "--asset", "a", "--start", "2024-01-02", "--end", "2024-01-01"],
     2,

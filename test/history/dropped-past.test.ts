@@ -203,7 +203,8 @@ test("a list of the newest first ends before a part that is not kept, wherever i
   for (const blocks of [0, 3]) {
     await change(blocks);
     for (const until of [kept + 1n, kept + 2n, lost]) expect(await listed(until)).toEqual(before.slice(-3).reverse());
-    expect(await failureOf(listed(lost + 1n))).toMatchObject({ reason: "HISTORY_NOT_KEPT" });
+    const { reason, reasonMetadata } = await failureOf(listed(lost + 1n));
+    expect([reason, reasonMetadata["nearest_stream_sequence"]]).toEqual(["HISTORY_NOT_KEPT", String(kept)]);
   }
 });
 

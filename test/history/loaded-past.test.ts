@@ -144,6 +144,27 @@ test("from the place that the error of a list names, by each of its names, a lis
   });
 });
 
+test("right behind the place that the error of a list names, by each of its names, the newest first goes on", async () => {
+  const refused = async (marketId: string, until: string) => {
+    const changes = `market/depth/${marketId}/changes?pagination.newestFirst=true&${until}`;
+    return infoOf(JSON.parse(await get(changes)));
+  };
+  const { reason, metadata = {} } = await refused("x", "untilBlockHeight=4");
+  expect([reason, metadata["nearest_height"]]).toEqual(["MARKET_WAS_STALE", "1"]);
+  const behind = (name: string) => BigInt(metadata[`nearest_${name}`] ?? 0) + 1n;
+  const before = await listed("x", "untilBlockHeight=2");
+  expect(before).toHaveLength(1);
+  for (const until of [
+    `untilBlockHeight=${behind("height")}`,
+    `untilTimestamp=${behind("timestamp")}`,
+    `untilStreamSequence=${behind("stream_sequence")}`,
+  ]) {
+    expect(await listed("x", `pagination.newestFirst=true&${until}`), until).toEqual(before);
+  }
+  // Where no book precedes, it is the next one.
+  expect(await refused("w", "untilBlockHeight=3")).toMatchObject({ metadata: { nearest_height: "3" } });
+});
+
 test("a place in the middle of a repeated block is the block before, and its changes can be listed", async () => {
   for (const end of [ends[4], ends[5]]) {
     expect(await at("m", `streamSequence=${end}`)).toMatchObject({ block: { streamSequence: String(ends[3]) } });

@@ -279,11 +279,11 @@ test("a past book has its last trade, however old; one from before what is kept 
   await api.opened.close();
 });
 
-test("the nearest place of a past book's error is at or after the oldest kept trade, and has a book", async () => {
+test("the nearest place of a past book's error is at or after the market's oldest kept trade, and has a book", async () => {
   const recording = new RecordingBuilder();
   const add = (height: number, fill: (recording: RecordingBuilder) => unknown) =>
     recording.block(height, BigInt(height) * second, fill);
-  const ids = ["whole", "healed", "lost", "late"];
+  const ids = ["whole", "healed", "lost", "late", "silent", "new"];
   const book = (marketId: string, sequenceNumber: number) => {
     return { marketId, sequenceNumber: BigInt(sequenceNumber), bids: [level("1", "1")] };
   };
@@ -298,7 +298,8 @@ test("the nearest place of a past book's error is at or after the oldest kept tr
   });
   for (let height = 2; height < 40; height++) {
     add(height, (r) => {
-      for (const id of ids) r.venue(trade(id, height));
+      for (const id of ids.slice(0, 4)) r.venue(trade(id, height));
+      if (height === 33) r.venue(trade("new", height));
       if (height === 3) r.venue(snapshot("late", 1));
       if (height === 20) r.venue(delta("healed", 9)).venue(delta("lost", 9));
       if (height === 35) r.venue(snapshot("healed", 20));
@@ -318,13 +319,23 @@ test("the nearest place of a past book's error is at or after the oldest kept tr
     return height;
   };
   // A book of before is whole up to now, comes whole later, or never.
-  expect(await nearest("whole", "5")).toBe("29");
+  // The newest trade of before stays.
+  expect(await nearest("whole", "5")).toBe("28");
   expect(await nearest("healed", "5")).toBe("35");
   expect(await nearest("lost", "5")).toBeUndefined();
   // The trades are kept, and the books that have none are not.
   expect(await nearest("lost", "30")).toBeUndefined();
-  expect(await nearest("late", "1")).toBe("29");
-  expect(await nearest("whole", "", { timestamp: "0" })).toBe("29");
+  expect(await nearest("late", "1")).toBe("28");
+  expect(await nearest("whole", "", { timestamp: "0" })).toBe("28");
+  // No trade of these was dropped.
+  for (const [marketId, blockHeight] of [
+    ["silent", "5"],
+    ["new", "5"],
+    ["new", "32"],
+  ] as const) {
+    const { block, lastTrade } = await api.json<JsonObject>("GetMarketDepthAt", { marketId, blockHeight });
+    expect([block, lastTrade]).toEqual([expect.objectContaining({ height: blockHeight }), undefined]);
+  }
   await api.opened.close();
 });
 
