@@ -6,7 +6,7 @@ import { HistoryWorld, type RunContext, type Served } from "./history/history-wo
 import { LiveReader } from "./history/live-readers.js";
 import type { BlockEnd } from "./history/market-past.js";
 import { type Asked, clientsOf, PastQuestions } from "./history/past-questions.js";
-import { JoiningReader, type ReplayContext, replayToEnd } from "./history/replay-readers.js";
+import { gapNoticedMsMax, JoiningReader, type ReplayContext, replayToEnd } from "./history/replay-readers.js";
 import { Tally } from "./history/tally.js";
 import { Report } from "./support/report.js";
 import { readSettings } from "./support/settings.js";
@@ -122,7 +122,8 @@ function askedOf(world: HistoryWorld, { name, port }: Served): Asked {
     const lateMs = name === "lagging" ? laggingMs : freshnessMs;
     return world.commits.heightAt(performance.now() - lateMs) < block.index + 1;
   };
-  return { name, ...clientsOf(port), mayLack };
+  const gapLagMs = name === "lagging" ? laggingMs : gapNoticedMsMax;
+  return { name, ...clientsOf(port), gapLagMs, mayLack };
 }
 
 async function checkEnd(world: HistoryWorld, shares: number[]): Promise<void> {

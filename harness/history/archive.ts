@@ -16,7 +16,7 @@ import { endOf, isReady, type RunContext } from "./history-world.js";
 import { KeptPast } from "./kept-past.js";
 import { Oracle } from "./oracle.js";
 import { clientsOf, PastQuestions } from "./past-questions.js";
-import { type ReplayContext, replayToEnd } from "./replay-readers.js";
+import { gapNoticedMsMax, type ReplayContext, replayToEnd } from "./replay-readers.js";
 import type { Tally } from "./tally.js";
 
 const venues: readonly (readonly [name: string, files: readonly string[], converter: () => Converter])[] = [
@@ -127,7 +127,7 @@ async function ask(
   };
   const until = performance.now() + seconds * 1_000;
   const loop = async () => {
-    const asked = { name, ...clientsOf(port), mayLack: () => false };
+    const asked = { name, ...clientsOf(port), gapLagMs: gapNoticedMsMax, mayLack: () => false };
     while (performance.now() < until) {
       const dice = random.next();
       if (dice < 0.7) await questions.askDepth(asked);

@@ -17,8 +17,6 @@ import { difference, type Tally } from "./tally.js";
 const deadlineMs = 20_000;
 /** Blocks that a list of changes is of, at most. */
 const listedBlocksMax = 400;
-/** How much later than the harness a service may know that the past is kept again. */
-const losingMsMax = 1_000;
 /** Services know of a market that was announced so long ago. */
 const noticedNsMax = 5_000_000_000n;
 /** Pages of a list that are read. */
@@ -38,6 +36,8 @@ export interface Asked {
   readonly client: HttpClient;
   /** Clients of the other protocols. */
   readonly others: readonly RpcClient[];
+  /** How much later than the harness it may know that the past is kept again. */
+  readonly gapLagMs: number;
   /** Whether the service may not have a block yet that is committed. */
   mayLack(block: BlockEnd): boolean;
 }
@@ -330,7 +330,7 @@ export class PastQuestions {
       (text === `code ${codes.outOfRange} HISTORY_NOT_YET` && asked.mayLack(newest)) ||
       (text === marketUnknown && isNewTo(asked, past)) ||
       // Of a market that was announced since, nothing is written at all.
-      (text.endsWith("HISTORY_NOT_KEPT") && this.kept.isLosing(losingMsMax));
+      (text.endsWith("HISTORY_NOT_KEPT") && this.kept.isLosing(asked.gapLagMs));
     if (isExpected) {
       if (isTrue) this.tally.right(kind);
       else this.tally.honest(kind, text);
@@ -338,28 +338,63 @@ export class PastQuestions {
       if (text.endsWith("MARKET_WAS_STALE")) this.tally.fact("told that a market was stale");
       if (text.endsWith("MARKET_UNKNOWN")) this.tally.fact("told that a market was not announced");
       if (error.code === codes.failedPrecondition && this.random.next() < nearestShare) {
-        await this.#askNearest(asked, place, past, error, kind);
+        const nearest = await this.#askNearest(asked, place, past, error, kind);
+        if (nearest !== undefined && place.includes("newest_first=true")) {
+          await this.#askBefore(asked, place, past, { anchor: block, nearest });
+        }
       }
     } else if (isRefusal(text)) this.tally.honest(kind, text);
     else this.tally.wrong(kind, place, `${text}: ${error.message}`);
   }
 
-  /** The place that a refusal names instead must be a block, and can be had. */
+  /** A list of the newest first that was refused goes on behind the place that the refusal names. */
+  async #askBefore(
+    asked: Asked,
+    place: string,
+    past: MarketPast,
+    { anchor, nearest }: { readonly anchor: BlockEnd; readonly nearest: BlockEnd },
+  ): Promise<void> {
+    const kind = "list before the nearest place of a refusal";
+    const { blocks } = this.kept.oracle;
+    if (nearest.index > anchor.index) {
+      // Then there is no earlier one.
+      const earlier = blocks.slice(0, anchor.index).find((block) => {
+        const isThere = this.kept.standing(past, block).kind === "whole" && !this.kept.mayBePruned(block);
+        return isThere && this.kept.oracle.lastEnd(block) === block;
+      });
+      if (earlier === undefined) this.tally.right(kind);
+      else if (this.kept.isLosing(asked.gapLagMs)) this.tally.honest(kind, "the past was not kept shortly before");
+      else
+        this.tally.wrong(kind, place, `it names block ${nearest.index} behind it, and not ${earlier.index} or later`);
+      return;
+    }
+    const query = `until_stream_sequence=${nearest.sequence + 1n}&pagination.newest_first=true&pagination.first=1`;
+    const path = `${pathOf(past)}/changes?${query}`;
+    const response = await asked.client.exchange({ path, deadlineMs });
+    const text = response.status === 200 ? "" : errorText(errorOf(response));
+    if (response.status === 200) this.tally.right(kind);
+    else if (isRefusal(text) || (text.endsWith("HISTORY_NOT_KEPT") && this.kept.mayBePruned(nearest))) {
+      this.tally.honest(kind, text);
+    } else if (this.kept.isLosing(asked.gapLagMs) || asked.mayLack(nearest)) this.tally.honest(kind, text);
+    else this.tally.wrong(kind, `${place}, then ${path}`, text);
+  }
+
+  /** The place that a refusal names instead must be a block, and can be had. @returns the block; undefined: it names none */
   async #askNearest(
     asked: Asked,
     place: string,
     past: MarketPast,
     { metadata }: ServiceError,
     refused: string,
-  ): Promise<void> {
+  ): Promise<BlockEnd | undefined> {
     const sequence = metadata["nearest_stream_sequence"];
-    if (sequence === undefined) return;
+    if (sequence === undefined) return undefined;
     const kind = "nearest place of a refusal";
     const end = this.kept.oracle.blockAt("sequence", BigInt(sequence));
     const told = `${metadata["nearest_height"]} ${metadata["nearest_timestamp"]} ${sequence}`;
     if (end === undefined || told !== `${end.height} ${end.timeNs} ${end.sequence}`) {
       this.tally.wrong(kind, place, `${told} is no block`);
-      return;
+      return undefined;
     }
     // Of a height that is repeated, a list may begin with an earlier end.
     const isOfList = refused === "page of changes";
@@ -376,8 +411,9 @@ export class PastQuestions {
       this.tally.honest(kind, text);
     } else if (text.endsWith("HISTORY_NOT_YET") && asked.mayLack(block)) this.tally.honest(kind, text);
     // While the past is not kept, a refusal names the last block of all markets before that.
-    else if (/_WAS_STALE$|_NOT_KEPT$/.test(text) && this.kept.isLosing(losingMsMax)) this.tally.honest(kind, text);
+    else if (/_WAS_STALE$|_NOT_KEPT$/.test(text) && this.kept.isLosing(asked.gapLagMs)) this.tally.honest(kind, text);
     else this.tally.wrong(kind, `${place}, then ${path}`, text);
+    return block;
   }
 
   /** Names a block so that it is the newest not beyond the value; of several with the value, the last. */

@@ -18,7 +18,7 @@ const silenceMaxMs = 15_000;
 const retryMs = 150;
 /** How long a service may not know yet that the past is kept again: over a replica, and otherwise. */
 const gapLagMsMax = 10_000;
-const gapNoticedMsMax = 1_000;
+export const gapNoticedMsMax = 1_000;
 /** How long one connection of a reader that goes on lasts at most. */
 const connectionMaxMs = 6_000;
 /** Breaks within which a resume has to be cheap on large books. */
