@@ -4,10 +4,13 @@ const markingTriggerPercent = 30;
 /** The largest half of the young generation, in MiB: the default of Node 20 and 22. Node 24 takes more. */
 const semiSpaceMibMax = 16;
 
+/** Threads of V8's own in a worker, which has one core of its own at most times: there they delay what they help. */
+const poolThreads = 1;
+
 /**
  * V8 flags of workers. Some objects of a request reach the old generation, and with so small a heap V8 waits long
  * before it collects them: without the first two a process that serves gRPC needs half as much memory again. A lower
- * percentage saves more memory, and costs ledger pages CPU (docs/performance.md, "Memory"). The last one: V8
+ * percentage saves more memory, and costs ledger pages CPU (docs/performance.md, "Memory"). The third: V8
  * allocates objects in the old generation where earlier ones of the same code lived long, also those of a single
  * response, and what they refer to follows.
  */
@@ -15,4 +18,5 @@ export const workerFlags: readonly string[] = [
   `--incremental-marking-soft-trigger=${markingTriggerPercent}`,
   `--max-semi-space-size=${semiSpaceMibMax}`,
   "--no-allocation-site-pretenuring",
+  `--v8-pool-size=${poolThreads}`,
 ];

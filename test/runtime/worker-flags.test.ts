@@ -92,6 +92,18 @@ const effects: readonly {
   { flag: "--no-allocation-site-pretenuring", kept: 60_000, count: "young", timesMin: 3 },
 ];
 
+/** The flags without one of them. */
+function allBut(flag: string): string[] {
+  const others = workerFlags.filter((other) => !other.startsWith(flag));
+  expect(others).toHaveLength(workerFlags.length - 1);
+  return others;
+}
+
+async function threads(node: string, flags: readonly string[]): Promise<number> {
+  const count = 'console.log(require("node:fs").readdirSync("/proc/self/task").length)';
+  return Number((await promisify(execFile)(node, [...flags, "-e", count])).stdout);
+}
+
 /* On versions that are not supported, the test only reports whether the flags have an effect. */
 describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (version) => {
   test("each flag has an effect", { timeout: 180_000 }, async (context) => {
@@ -101,13 +113,14 @@ describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (v
       return context.skip();
     }
     for (const { flag, kept, count, timesMin, version: only = version } of effects) {
-      const others = workerFlags.filter((other) => !other.startsWith(flag));
-      expect(others).toHaveLength(workerFlags.length - 1);
+      const others = allBut(flag);
       const without = await collections(node, others, kept);
       const all = await collections(node, workerFlags, kept);
       if (!supportedVersions.includes(version)) {
         process.stderr.write(`collections on Node ${version}, ${flag}: ${JSON.stringify({ without, all })}\n`);
       } else if (version === only) expect(all[count], flag).toBeGreaterThan(timesMin * without[count]);
     }
+    // V8 has four threads of its own by default.
+    expect(await threads(node, workerFlags)).toBe((await threads(node, allBut("--v8-pool-size"))) - 3);
   });
 });
