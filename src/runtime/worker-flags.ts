@@ -8,7 +8,7 @@ const semiSpaceMibMax = 16;
 const poolThreads = 1;
 
 /**
- * V8 flags of workers. Some objects of a request reach the old generation, and with so small a heap V8 waits long
+ * Flags of Node for workers. Some objects of a request reach the old generation, and with so small a heap V8 waits long
  * before it collects them: without the first two a process that serves gRPC needs half as much memory again. A lower
  * percentage saves more memory, and costs ledger pages CPU (docs/performance.md, "Memory"). The third: V8
  * allocates objects in the old generation where earlier ones of the same code lived long, also those of a single
