@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { accessSync, closeSync, constants, lstatSync, mkdirSync, realpathSync } from "node:fs";
+import { accessSync, closeSync, constants, existsSync, lstatSync, mkdirSync, realpathSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { OperatorError } from "../domain/operator-error.js";
 import { openOwnDirectory, requireOwnDirectory } from "./private-files.js";
 
@@ -90,11 +90,23 @@ export function errorText(error: unknown): string {
 
 function makeDataDir(dataDir: string): string {
   try {
-    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    makeDir(dataDir);
     accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
     return realpathSync(dataDir);
   } catch (error) {
     throw new OperatorError(`cannot use the data directory ${dataDir}: ${errorText(error)}`, 1, error);
+  }
+}
+
+/** On a read-only file system, Node says ENOENT of the folder itself; the folder that is there says why. */
+function makeDir(path: string): void {
+  try {
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    let folder = dirname(path);
+    while (!existsSync(folder)) folder = dirname(folder);
+    accessSync(folder, constants.W_OK);
+    throw error;
   }
 }
 

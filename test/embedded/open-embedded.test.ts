@@ -318,6 +318,19 @@ describe.concurrent("a private database", () => {
     await expect(opening).rejects.toThrow(/^cannot use the data directory .*: ENOTDIR/);
   });
 
+  test.runIf(process.getuid?.() === 0)("says why on a read-only file system", async ({ place, expect }) => {
+    const disk = place.newDirectory();
+    execFileSync("mount", ["-t", "tmpfs", "-o", "ro", "tmpfs", disk]);
+    try {
+      for (const path of ["data", "not/there/data"]) {
+        const opening = openEmbedded({ dataDir: join(disk, path), log });
+        await expect(opening).rejects.toThrow(/^cannot use the data directory .*: EROFS: read-only file system/);
+      }
+    } finally {
+      execFileSync("umount", [disk]);
+    }
+  });
+
   test.runIf(asPlainUser !== undefined)(
     "works for a plain user, and is not root's to open",
     async ({ place, expect }) => {
