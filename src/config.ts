@@ -454,7 +454,7 @@ scram-sha-512), user, and password-file, the path of a file whose first line is 
     summary: "write the recording of a simulated network",
     description: "Writes a recording of a small trading network. The same settings give the same bytes.",
     settings: {
-      blocks: wholeNumber("n", "blocks to write; more of them are another ledger, and do not go on from fewer", 1_000, 1, 1_000_000_000),
+      blocks: wholeNumber("n", "blocks to write; more do not go on from fewer", 1_000, 1, 1_000_000_000),
       markets: wholeNumber("n", "markets", 12, 1, 100_000),
       parties: wholeNumber("n", "trading parties", 50, 2, 10_000_000),
       ordersPerBlock: wholeNumber("n", "order events in a block, on average", 20, 0, 1_000_000),
