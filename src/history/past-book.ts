@@ -63,7 +63,7 @@ export function readPastBook<T>(
 async function requireTrades(reader: Reader, marketId: string, { height }: PastBlock): Promise<void> {
   const from = await oldestTraded(reader, marketId);
   if (from === undefined || height >= from.height) return;
-  const message = "the book's last trade of that time is not kept, only its changes are (ListMarketDepthChanges)";
+  const message = "the book of that time is kept, but not its last trade (its changes can be listed)";
   throw notKept(await firstBookFrom(reader, marketId, from), message);
 }
 
