@@ -4,7 +4,7 @@ const markingTriggerPercent = 30;
 /** The largest half of the young generation, in MiB: the default of Node 20 and 22. Node 24 takes more. */
 const semiSpaceMibMax = 16;
 
-/** Threads of V8's own in a worker, which has one core of its own at most times: there they delay what they help. */
+/** Threads of V8 itself in a worker. A worker has about one core, where each of them delays the thread that serves. */
 const poolThreads = 1;
 
 /**

@@ -20,6 +20,7 @@ import { openEmbedded } from "../../src/embedded/open-embedded.js";
 import { openDatabase } from "../../src/store/database.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { makeDataDirectory } from "../support/database.js";
+import { canMount } from "../support/mounts.js";
 import { processesOf, processOf, until } from "./processes.js";
 import { compiledDir, startUser, type UserProcess, type UserProcessOptions } from "./user-process.js";
 
@@ -111,6 +112,8 @@ if (asPlainUser === undefined) {
     "skipped: a private database of another user (needs root, setpriv, and files that all may read)\n",
   );
 }
+
+if (!canMount) process.stderr.write("skipped: a data directory on a read-only disk (needs a user who may mount one)\n");
 
 describe.concurrent("a private database", () => {
   test("is shared, private to the user, and ends with the last who closes it", async ({ place, expect }) => {
@@ -318,7 +321,7 @@ describe.concurrent("a private database", () => {
     await expect(opening).rejects.toThrow(/^cannot use the data directory .*: ENOTDIR/);
   });
 
-  test.runIf(process.getuid?.() === 0)("says why on a read-only file system", async ({ place, expect }) => {
+  test.runIf(canMount)("says why on a read-only file system", async ({ place, expect }) => {
     const disk = place.newDirectory();
     execFileSync("mount", ["-t", "tmpfs", "-o", "ro", "tmpfs", disk]);
     try {

@@ -318,8 +318,7 @@ test("the nearest place of a past book's error is at or after the market's oldes
     }
     return height;
   };
-  // A book of before is whole up to now, comes whole later, or never.
-  // The newest trade of before stays.
+  // A book of before is whole up to now, with the newest trade of before, comes whole later, or never.
   expect(await nearest("whole", "5")).toBe("28");
   expect(await nearest("healed", "5")).toBe("35");
   expect(await nearest("lost", "5")).toBeUndefined();
