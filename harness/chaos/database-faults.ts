@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { rmSync, statfsSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Connection } from "mysql2/promise";
 import { brief, type Fault, momentary } from "./fault.js";
 import { recoveryMaxMs } from "./scoreboard.js";
@@ -12,6 +13,8 @@ const burstBlocks = 60;
 /** Longer than a statement may wait for a lock, and than connections may be silent unnoticed. */
 const longer = [1_500, 2_500] as const;
 const slowNetworkMs = 60;
+/** How long a statement of the loader is waited for. */
+const statementAwaitedMs = 3_000;
 const catchUpMaxMs = 15_000;
 
 /** Databases that are killed, stand still, are full, read-only, locked, behind, or another one. */
@@ -61,6 +64,16 @@ function networks({ serviceProxy, loaderProxy }: World): Fault[] {
       holdMs: longer,
       inject: () => {
         for (const proxy of both) proxy.killQuietly();
+      },
+      heal: () => {},
+    },
+    {
+      name: "connection half open while the server waits for rows",
+      excuses: [],
+      holdMs: longer,
+      inject: async () => {
+        await Promise.race([loaderProxy.killQuietlyAfter("LOAD DATA"), delay(statementAwaitedMs)]);
+        loaderProxy.forgetText();
       },
       heal: () => {},
     },

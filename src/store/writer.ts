@@ -26,8 +26,8 @@ export const idleTransactionSeconds = 10;
 export const idleConnectionSeconds = 30;
 
 /**
- * The server ends a session that does not send the rest of what it has started, such as the rows of a LOAD DATA, after this
- * many seconds. It counts as working meanwhile, so that nothing tells that its connection has died (ConnectionProbe).
+ * The server ends a session that does not send the rest of what it has started, such as the rows of a LOAD DATA, after
+ * twice this many seconds, where no ConnectionProbe does earlier: behind a balancer it may not reach that server.
  */
 export const restOfStatementSeconds = 3;
 
