@@ -130,37 +130,23 @@ function parseSpeed(text: string): number {
 
 const nsPerUnit = { d: 86_400_000_000_000n, h: 3_600_000_000_000n, m: 60_000_000_000n } as const;
 
-function parseKeep(text: string): bigint {
-  return parseDuration(text, "");
-}
-
-/** @param words the words that are taken too, for the error */
-function parseDuration(text: string, words: string): bigint {
-  const [, count = "", unit] = /^([1-9][0-9]{0,5})([dhm])$/.exec(text) ?? [];
-  if (unit !== "d" && unit !== "h" && unit !== "m") {
+/** Parses a duration in nanoseconds, or one of these words. */
+function durationOr<W extends string = never>(...words: readonly W[]) {
+  return (text: string): bigint | W => {
+    const word = words.find((each) => each === text);
+    if (word !== undefined) return word;
+    const [, count = "", unit] = /^([1-9][0-9]{0,5})([dhm])$/.exec(text) ?? [];
+    if (unit === "d" || unit === "h" || unit === "m") return BigInt(count) * nsPerUnit[unit];
+    const others = words.map((each) => `${each}, `).join("");
+    const list = others === "" ? "" : `${others}or `;
     throw new InvalidArgumentError(
-      `It takes ${words}a whole number of days, hours or minutes, such as 90d, 36h or 30m.`,
+      `It takes ${list}a whole number of days, hours or minutes, such as 90d, 36h or 30m.`,
     );
-  }
-  return BigInt(count) * nsPerUnit[unit];
-}
-
-/** How much of the books' past is kept: nanoseconds before the newest block, all of it or none. */
-export type KeepBooks = bigint | "all" | "off";
-
-function parseKeepBooks(text: string): KeepBooks {
-  return text === "all" || text === "off" ? text : parseDuration(text, "all, off, or ");
-}
-
-/** How long trades are kept: nanoseconds before the newest block, or all of them. */
-export type KeepTrades = bigint | "all";
-
-function parseKeepTrades(text: string): KeepTrades {
-  return text === "all" ? text : parseDuration(text, "all, or ");
+  };
 }
 
 /** @throws UsageError if past books would lack their last trades */
-function checkKept(keepBooks: KeepBooks, keepTrades: KeepTrades): void {
+function checkKept(keepBooks: bigint | "all" | "off", keepTrades: bigint | "all"): void {
   if (keepTrades === "all" || keepBooks === "off" || (keepBooks !== "all" && keepBooks <= keepTrades)) return;
   throw new UsageError(
     "--keep-trades is shorter than --keep-books, and a past book has its last trade; give --keep-books a time that is not longer, or off",
@@ -389,15 +375,15 @@ const definitions = {
       keepBooks: setting(
         "time",
         "how much of every book's past is kept: 7d, 36h or 30m before the newest block, all or off",
-        parseKeepBooks,
+        durationOr("all", "off"),
         7n * nsPerUnit.d,
         "7d",
       ),
       keepTrades: setting(
         "time",
         "how long trades are kept: 30d, 36h or 90m before the newest block, or all; not shorter than --keep-books",
-        parseKeepTrades,
-        "all" as KeepTrades,
+        durationOr("all"),
+        "all" as bigint | "all",
         "all",
       ),
       adminListen: setting("host:port", "a listener for health and metrics", parseListen),
@@ -446,7 +432,9 @@ scram-sha-512), user, and password-file, the path of a file whose first line is 
       "keep running. The next run finishes one that was stopped. Run it as often as entries should be dropped.",
     settings: {
       ...databaseSettings("warn"),
-      keep: mandatory(setting("time", "how long entries are kept: 90d, 36h or 30m before the newest block", parseKeep)),
+      keep: mandatory(
+        setting("time", "how long entries are kept: 90d, 36h or 30m before the newest block", durationOr<never>()),
+      ),
     },
     config: ({ keep: keepNs, ...values }, command) => ({ ...withDatabase(values, command), keepNs }),
   }),

@@ -5,7 +5,7 @@ import {
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { blockMetadata } from "../domain/block-headers.js";
 import { decodePositionCursor, encodePositionCursor } from "../domain/cursor.js";
-import { pageInfo, readPagination } from "../domain/page.js";
+import { connectionOf, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import { type AccountBalance, readAccountPage } from "../ledger/account-pages.js";
@@ -20,12 +20,9 @@ export function listAccounts(options: { readonly ledger: LedgerReader }): UnaryM
     const side = readAccountFilter("filter", request.filter);
     const pageRequest = readPagination(request.pagination, (field, text) => Number(decode(field, text)));
     const page = await readAccountPage(options.ledger, side, request.asOf, pageRequest, call);
-    const edges = page.rows.map(edge);
-    const reached = page.reached === undefined ? {} : { reached: cursorOf(page.reached) };
-    const cursors = { first: edges[0]?.cursor, last: edges.at(-1)?.cursor, ...reached };
     return new MessageResponse(
       ListAccountsResponseSchema,
-      { accounts: { edges, pageInfo: pageInfo(page, pageRequest, cursors) } },
+      { accounts: connectionOf(page, pageRequest, edge, cursorOf) },
       { metadata: blockMetadata(page.newestBlock) },
     );
   });

@@ -6,7 +6,7 @@ import {
 import { blockMetadata } from "../domain/block-headers.js";
 import { decodePlaceCursor, encodePlaceCursor } from "../domain/cursor.js";
 import { readDateRange } from "../domain/date-range.js";
-import { pageInfo, readPagination } from "../domain/page.js";
+import { connectionOf, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import type { Account } from "../ledger/account-directory.js";
@@ -21,12 +21,9 @@ export function listBalanceChanges(options: { readonly ledger: LedgerReader }): 
     const pageRequest = readPagination(request.pagination, decode);
     const time = readDateRange(request.dateRange);
     const page = await readBalanceChanges(options.ledger, side, time, pageRequest, call);
-    const edges = page.rows.map(edge);
-    const reached = page.reached === undefined ? {} : { reached: cursorOf(page.reached) };
-    const cursors = { first: edges[0]?.cursor, last: edges.at(-1)?.cursor, ...reached };
     return new MessageResponse(
       ListBalanceChangesResponseSchema,
-      { balances: { edges, pageInfo: pageInfo(page, pageRequest, cursors) } },
+      { balances: connectionOf(page, pageRequest, edge, cursorOf) },
       { metadata: blockMetadata(page.newestBlock) },
     );
   });

@@ -4,9 +4,10 @@ import {
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { blockMetadata } from "../domain/block-headers.js";
+import type { Candle } from "../domain/candle.js";
 import { decodePlaceCursor, encodePlaceCursor } from "../domain/cursor.js";
 import { invalidParameter, worded } from "../domain/failure.js";
-import { pageInfo, readPagination } from "../domain/page.js";
+import { connectionOf, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import type { Live } from "../live/live.js";
@@ -21,11 +22,10 @@ export function listCandleData(options: { readonly live: Live; readonly database
     const series = requireCandles(live.state(), request.candleId);
     const pageRequest = readPagination(request.pagination, decode);
     const page = await readCandles(database, series, readRange(request), pageRequest, call);
-    const edges = page.rows.map((candle) => ({ node: candleMessage(candle), cursor: cursorOf(candle) }));
-    const cursors = { first: edges[0]?.cursor, last: edges.at(-1)?.cursor };
+    const edge = (candle: Candle) => ({ node: candleMessage(candle), cursor: cursorOf(candle) });
     return new MessageResponse(
       ListCandleDataResponseSchema,
-      { candles: { edges, pageInfo: pageInfo(page, pageRequest, cursors) } },
+      { candles: connectionOf(page, pageRequest, edge, cursorOf) },
       { metadata: blockMetadata(page.newestBlock) },
     );
   });

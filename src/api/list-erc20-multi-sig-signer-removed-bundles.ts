@@ -8,7 +8,7 @@ import { blockMetadata } from "../domain/block-headers.js";
 import { decodeBundleCursor, encodeBundleCursor } from "../domain/cursor.js";
 import { invalidArgument } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
-import { pageInfo, readPagination } from "../domain/page.js";
+import { connectionOf, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import type { Encodable } from "../encoding/field-values.js";
 import { MessageResponse } from "../encoding/message-response.js";
@@ -25,11 +25,9 @@ export function listErc20MultiSigSignerRemovedBundles(options: { readonly databa
       const filter = readFilter(request);
       const pageRequest = readPagination(request.pagination, decodeBundleCursor);
       const page = await readBundles(options.database, filter, pageRequest, call);
-      const edges = page.rows.map(edge);
-      const cursors = { first: edges[0]?.cursor, last: edges.at(-1)?.cursor };
       return new MessageResponse(
         ListERC20MultiSigSignerRemovedBundlesResponseSchema,
-        { bundles: { edges, pageInfo: pageInfo(page, pageRequest, cursors) } },
+        { bundles: connectionOf(page, pageRequest, edge, encodeBundleCursor) },
         { metadata: blockMetadata(page.newestBlock) },
       );
     },

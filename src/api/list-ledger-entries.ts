@@ -7,7 +7,7 @@ import {
 import { blockMetadata } from "../domain/block-headers.js";
 import { decodeEntryCursor, encodeEntryCursor } from "../domain/cursor.js";
 import { readDateRange } from "../domain/date-range.js";
-import { type Page, type PageRequest, pageInfo, readPagination } from "../domain/page.js";
+import { connectionOf, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import type { Encodable } from "../encoding/field-values.js";
 import { MessageResponse } from "../encoding/message-response.js";
@@ -21,26 +21,15 @@ export function listLedgerEntries(options: { readonly ledger: LedgerReader }): U
     const pageRequest = readPagination(request.pagination, decodeEntryCursor);
     const time = readDateRange(request.dateRange);
     const page = await options.ledger.page(filter, time, pageRequest, call);
-    const fields = response(page, pageRequest);
-    return new MessageResponse(ListLedgerEntriesResponseSchema, fields, { metadata: blockMetadata(page.newestBlock) });
+    return new MessageResponse(
+      ListLedgerEntriesResponseSchema,
+      { ledgerEntries: connectionOf(page, pageRequest, edge, encodeEntryCursor) },
+      { metadata: blockMetadata(page.newestBlock) },
+    );
   });
 }
 
 type Edge = Encodable<typeof AggregatedLedgerEntriesEdgeSchema>;
-
-function response(
-  page: Page<LedgerEntry, bigint>,
-  request: PageRequest<bigint>,
-): Encodable<typeof ListLedgerEntriesResponseSchema> {
-  const edges = page.rows.map(edge);
-  const reached = page.reached === undefined ? {} : { reached: encodeEntryCursor(page.reached) };
-  return {
-    ledgerEntries: {
-      edges,
-      pageInfo: pageInfo(page, request, { first: edges[0]?.cursor, last: edges.at(-1)?.cursor, ...reached }),
-    },
-  };
-}
 
 /** The asset of an entry is that of the account that pays. */
 function edge(entry: LedgerEntry): Edge & { readonly cursor: string } {

@@ -6,7 +6,7 @@ import {
 import { blockMetadata } from "../domain/block-headers.js";
 import { decodePositionCursor, encodePositionCursor } from "../domain/cursor.js";
 import { requireIdentifier } from "../domain/identifier.js";
-import { pageInfo, readForwardPagination } from "../domain/page.js";
+import { connectionOf, readForwardPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import { type PastChange, readChanges } from "../history/changes-page.js";
@@ -27,11 +27,10 @@ export function listMarketDepthChanges(options: { readonly live: Live; readonly 
       const pageRequest = readForwardPagination(request.pagination, decode);
       live.state().requireMarket(marketId);
       const page = await readChanges(history.past, marketId, range, pageRequest, call);
-      const edges = page.changes.map((change) => edge(marketId, change));
-      const cursors = { first: edges[0]?.cursor, last: edges.at(-1)?.cursor };
+      const edgeOf = (change: PastChange) => edge(marketId, change);
       return new MessageResponse(
         ListMarketDepthChangesResponseSchema,
-        { changes: { edges, pageInfo: pageInfo(page, pageRequest, cursors) } },
+        { changes: connectionOf({ ...page, rows: page.changes }, pageRequest, edgeOf, cursorOf) },
         { metadata: blockMetadata(page.newest) },
       );
     },
@@ -54,11 +53,15 @@ export function readRange(request: {
   return { from: readMoment(from, "from_"), until: readMoment(until, "until_") };
 }
 
+function cursorOf(streamSequence: bigint): string {
+  return encodePositionCursor("changes", streamSequence);
+}
+
 function edge(marketId: string, { block, levels, sequenceNumber, previousSequenceNumber }: PastChange) {
   const { height, timeNs: timestamp, streamSequence } = block;
   return {
     block: { height, timestamp, streamSequence },
     update: { marketId, buy: levels.buy, sell: levels.sell, sequenceNumber, previousSequenceNumber },
-    cursor: encodePositionCursor("changes", streamSequence),
+    cursor: cursorOf(streamSequence),
   };
 }

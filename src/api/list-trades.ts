@@ -6,11 +6,12 @@ import {
 import { blockMetadata } from "../domain/block-headers.js";
 import { decodePositionCursor, encodePositionCursor } from "../domain/cursor.js";
 import { readDateRange } from "../domain/date-range.js";
-import { pageInfo, readPagination } from "../domain/page.js";
+import { connectionOf, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import { tradeMessage } from "../live/live-market.js";
 import type { Database } from "../store/database.js";
+import type { PastTradeRow } from "../store/history-table.js";
 import { readTrades } from "../trades/trade-reader.js";
 import { readIdentifiers } from "./ledger-filter.js";
 
@@ -27,12 +28,11 @@ export function listTrades(options: { readonly database: Database }): UnaryMetho
     const pageRequest = readPagination(request.pagination, decode);
     const time = readDateRange(request.dateRange);
     const page = await readTrades(options.database, filter, time, pageRequest, call);
-    const edges = page.rows.map((row) => ({ node: tradeMessage(row), cursor: encodePositionCursor("trades", row.id) }));
-    const reached = page.reached === undefined ? {} : { reached: encodePositionCursor("trades", page.reached) };
-    const cursors = { first: edges[0]?.cursor, last: edges.at(-1)?.cursor, ...reached };
+    const cursorOf = (id: bigint) => encodePositionCursor("trades", id);
+    const edge = (row: PastTradeRow) => ({ node: tradeMessage(row), cursor: cursorOf(row.id) });
     return new MessageResponse(
       ListTradesResponseSchema,
-      { trades: { edges, pageInfo: pageInfo(page, pageRequest, cursors) } },
+      { trades: connectionOf(page, pageRequest, edge, cursorOf) },
       { metadata: blockMetadata(page.newestBlock) },
     );
   });

@@ -1,12 +1,11 @@
 import { readFileSync } from "node:fs";
-import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { type OpenApi, openApi, untilReady } from "../api/open-api.js";
 import type { ServiceConfig } from "../config.js";
 import { OperatorError } from "../domain/operator-error.js";
 import { connectionsOfWorker, descriptorLimit } from "../runtime/descriptors.js";
 import { listenError } from "../runtime/listen-error.js";
-import type { WorkerContext } from "../runtime/worker.js";
+import type { WorkerContext, WorkerService } from "../runtime/worker.js";
 import type { ReadinessState } from "../runtime/worker-messages.js";
 import type { Log } from "../telemetry/log.js";
 import { addProcessMetrics, type Metrics, type MetricsText } from "../telemetry/metrics.js";
@@ -29,15 +28,8 @@ export interface ServiceOptions {
 }
 
 /** One serving process. */
-export interface Service {
+export interface Service extends Omit<WorkerService, "metrics"> {
   readonly url: string;
-  /** The maximum number of its connections. */
-  readonly connectionsMax: number;
-  state(): ReadinessState;
-  /** Serves a connection that another process accepted, and read nothing of. */
-  accept(socket: Socket): void;
-  /** Drains for at most the configured time, and releases everything. */
-  drain(): Promise<void>;
 }
 
 /**

@@ -7,6 +7,9 @@ export interface TimeRange {
   readonly endNs: bigint | undefined;
 }
 
+/** All time. */
+export const always: TimeRange = { startNs: undefined, endNs: undefined };
+
 /** Reads `dateRange`. A start equal to the end is an empty range. @throws Failure when the start is after the end */
 export function readDateRange(range: DateRange | undefined): TimeRange {
   const startNs = range?.startTimestamp;

@@ -110,6 +110,24 @@ function readSize(field: string, size: number | undefined): number {
   return Math.min(size, pageSizeMax);
 }
 
+/** The field that has the cursor of a page. */
+export function cursorName({ backwards }: PageRequest<unknown>): string {
+  return backwards ? "pagination.before" : "pagination.after";
+}
+
+/** A page as edges and a `PageInfo`; `cursorOf` encodes a position. */
+export function connectionOf<R, P, E extends { readonly cursor: string }>(
+  page: Pick<Page<R, P>, "rows" | "hasNext" | "hasPrevious" | "reached">,
+  request: PageRequest<P>,
+  edge: (row: R) => E,
+  cursorOf: (position: P) => string,
+): { readonly edges: E[]; readonly pageInfo: PageInfo } {
+  const edges = page.rows.map(edge);
+  const reached = page.reached === undefined ? {} : { reached: cursorOf(page.reached) };
+  const cursors = { first: edges[0]?.cursor, last: edges.at(-1)?.cursor, ...reached };
+  return { edges, pageInfo: pageInfo(page, request, cursors) };
+}
+
 /** The `PageInfo` of a page with these cursors. `reached` is the cursor of a page that ended at the bound on work. */
 export function pageInfo(
   page: Pick<Page<unknown, unknown>, "hasNext" | "hasPrevious">,

@@ -1,9 +1,6 @@
 import type { DepthLevel } from "./depth-book.js";
 import { type BookSide, bestFirst, type MergedSide, PriceLadder, sides } from "./price-ladder.js";
 
-/** Vanished levels that a book remembers, in addition to as many as it has levels. */
-export const tombstonesSpareMax = 1024;
-
 /** A point in a book's history. Marks never decrease; several changes may share one. */
 export type Mark = number;
 
@@ -71,8 +68,8 @@ class Chain {
 
 /**
  * An order book that returns the levels that changed since a mark, at a cost proportional to their number. It remembers
- * vanished levels. When there are more of them than the book has levels plus {@link tombstonesSpareMax}, the oldest are
- * dropped, and earlier marks get the whole book.
+ * vanished levels. When there are more of them than the book has levels plus `tombstonesSpareMax`, the oldest are dropped,
+ * and earlier marks get the whole book.
  */
 export class TrackedBook {
   readonly #ladders = { 1: new PriceLadder<ChainedLevel>(sides.buy), 2: new PriceLadder<ChainedLevel>(sides.sell) };
@@ -82,8 +79,8 @@ export class TrackedBook {
   readonly #tombstonesSpareMax: number;
   #forgotten: Mark = 0;
 
-  constructor(options: { readonly tombstonesSpareMax?: number } = {}) {
-    this.#tombstonesSpareMax = options.tombstonesSpareMax ?? tombstonesSpareMax;
+  constructor(options: { readonly tombstonesSpareMax: number }) {
+    this.#tombstonesSpareMax = options.tombstonesSpareMax;
   }
 
   /** The whole book, best prices first. The arrays are valid until the next change. */

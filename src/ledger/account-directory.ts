@@ -133,7 +133,7 @@ export class AccountDirectory {
       this.#kindOf.length = Math.max(this.#kindOf.length, extent.accountMax + 1);
     }
     while (this.#classes.length <= extent.classMax) {
-      const rows = await reader.query<{ [K in keyof EntryClassRow]: EntryClassRow[K] }>(
+      const rows = await reader.query<EntryClassRow>(
         `${entryClassRows.select} WHERE ${reader.holds} AND class_id >= ? AND class_id <= ?
          ORDER BY class_id LIMIT ${directoryRowsMax}`,
         [this.#classes.length, extent.classMax],

@@ -1,9 +1,9 @@
 import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
-import { ReadBehindError } from "../store/connection/store-place.js";
+import { cursorAttemptsMax, ReadBehindError } from "../store/connection/store-place.js";
 import { type Account, type AccountDirectory, covers } from "./account-directory.js";
 import { balanceNotKept, readBalances } from "./balances.js";
-import { cursorAttemptsMax, type LedgerReader } from "./ledger-reader.js";
+import type { LedgerReader } from "./ledger-reader.js";
 import { type AccountSide, selectsAccount } from "./selection.js";
 
 /** An account with its balance, decimal text. */

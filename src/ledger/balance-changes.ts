@@ -1,12 +1,13 @@
 import { firstIdOfBlock, positionBits } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
-import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
+import { cursorName, type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
+import { checkCursor } from "../store/connection/store-place.js";
+import { type IdRange, idMax } from "../store/id-range.js";
 import { type Account, type AccountDirectory, covers } from "./account-directory.js";
 import { readBalances } from "./balances.js";
 import { type EntryText, parseEntry } from "./entry-row.js";
-import { type IdRange, idMax } from "./id-range.js";
-import { checkCursor, cursorName, type LedgerReader } from "./ledger-reader.js";
+import type { LedgerReader } from "./ledger-reader.js";
 import type { LedgerView } from "./ledger-view.js";
 import { type ScanState, scanEntries } from "./scan-entries.js";
 import { type AccountSide, type LedgerSelection, selectEntries, selectsAccount } from "./selection.js";

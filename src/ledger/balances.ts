@@ -1,8 +1,9 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import { Failure } from "../domain/failure.js";
+import { groupBy } from "../domain/group-by.js";
 import { branchesPerStatement } from "../domain/k-way-merge.js";
 import { asText } from "../store/connection/column.js";
-import type { Account, AccountDirectory, AccountKind } from "./account-directory.js";
+import type { Account, AccountDirectory } from "./account-directory.js";
 import { entrySql, parseEntry } from "./entry-row.js";
 import type { LedgerView } from "./ledger-view.js";
 
@@ -50,7 +51,7 @@ async function readNewestEntries(
   directory: AccountDirectory,
   requests: readonly BalanceRequest[],
 ): Promise<Map<number, bigint>> {
-  const selects = [...groupByKind(requests)].flatMap(([kind, group]) => {
+  const selects = [...groupBy(requests, ({ account }) => account.kind)].flatMap(([kind, group]) => {
     const classesOf = (side: "from" | "to") => {
       return directory.classes.filter((entryClass) => entryClass[side] === kind).map(({ id }) => id);
     };
@@ -67,16 +68,6 @@ async function readNewestEntries(
     }
   }
   return newest;
-}
-
-function groupByKind(requests: readonly BalanceRequest[]): Map<AccountKind, BalanceRequest[]> {
-  const groups = new Map<AccountKind, BalanceRequest[]>();
-  for (const request of requests) {
-    const group = groups.get(request.account.kind);
-    if (group === undefined) groups.set(request.account.kind, [request]);
-    else group.push(request);
-  }
-  return groups;
 }
 
 /** A row for each account and class, with the id if there is one. The subquery is one step in an index. */

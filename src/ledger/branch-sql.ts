@@ -1,3 +1,4 @@
+import { groupBy } from "../domain/group-by.js";
 import type { Branch } from "./selection.js";
 
 /** `FORCE INDEX … WHERE …` of a branch, without its range of ids. */
@@ -12,17 +13,14 @@ export function branchSql(branch: Branch): string {
  */
 export function unionSql(branches: readonly Branch[]): string[] {
   return (["class", "from", "to"] as const).flatMap((index) => {
-    const classes = new Map<number, number[]>();
-    for (const branch of branches) {
-      if (branch.index !== index) continue;
-      const known = classes.get(branch.accountId);
-      if (known === undefined) classes.set(branch.accountId, [branch.classId]);
-      else known.push(branch.classId);
-    }
-    if (classes.size === 0) return [];
-    const parts = [...classes].map(([account, ids]) => {
+    const ofAccounts = groupBy(
+      branches.filter((branch) => branch.index === index),
+      ({ accountId }) => accountId,
+    );
+    if (ofAccounts.size === 0) return [];
+    const parts = [...ofAccounts].map(([account, group]) => {
       const side = index === "class" ? "" : `${index}_account = ${account} AND `;
-      return `(${side}class_id IN (${ids.join(",")}))`;
+      return `(${side}class_id IN (${group.map(({ classId }) => classId).join(",")}))`;
     });
     return [`FORCE INDEX (ledger_entry_${index}) WHERE (${parts.join(" OR ")})`];
   });

@@ -1,6 +1,6 @@
+import { beyond, type IdRange, idsIn, idsSql, orderSql, upTo } from "../store/id-range.js";
 import { unionSql } from "./branch-sql.js";
 import { entrySql, idOf, inOrder } from "./entry-row.js";
-import { beyond, type IdRange, idsIn, idsSql, orderSql, upTo } from "./id-range.js";
 import type { LedgerView } from "./ledger-view.js";
 import type { Outcome, Plan } from "./plan.js";
 

@@ -1,8 +1,8 @@
 import { type BranchCursor, kWayMerge } from "../domain/k-way-merge.js";
 import { asText } from "../store/connection/column.js";
+import { beyond, type IdRange, idsSql, orderSql } from "../store/id-range.js";
 import { branchSql } from "./branch-sql.js";
 import { compareEntries, type EntryText, entrySql, idOf, inOrder, parseEntry } from "./entry-row.js";
-import { beyond, type IdRange, idsSql, orderSql } from "./id-range.js";
 import type { LedgerView } from "./ledger-view.js";
 import { keysMergedMax, type Outcome, type Plan } from "./plan.js";
 import type { Branch } from "./selection.js";

@@ -1,9 +1,9 @@
 import type { TimeRange } from "../domain/date-range.js";
 import type { Call } from "../domain/service.js";
 import type { BlockPlace } from "../store/connection/store-place.js";
+import { idMax } from "../store/id-range.js";
 import type { AccountDirectory } from "./account-directory.js";
 import type { EntryText } from "./entry-row.js";
-import { idMax } from "./id-range.js";
 import type { LedgerRead, LedgerReader } from "./ledger-reader.js";
 import type { LedgerView } from "./ledger-view.js";
 import { type ScannedEntries, type ScanState, scanEntries } from "./scan-entries.js";

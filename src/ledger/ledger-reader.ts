@@ -1,16 +1,15 @@
-import { firstIdOfBlock } from "../domain/block-position.js";
-import type { TimeRange } from "../domain/date-range.js";
-import { findPage, type Page, type PageRequest } from "../domain/page.js";
+import { always, type TimeRange } from "../domain/date-range.js";
+import { cursorName, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import type { WorkClass } from "../store/connection/fair-queue.js";
-import { type BlockPlace, ReadBehindError, type StorePlace } from "../store/connection/store-place.js";
+import { type BlockPlace, checkCursor, type StorePlace } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
+import { type IdRange, idMax } from "../store/id-range.js";
 import type { Log } from "../telemetry/log.js";
 import { type Account, AccountDirectory, covers, type EntryClass } from "./account-directory.js";
 import { type EntryText, idOf, parseEntry } from "./entry-row.js";
-import { type IdRange, idMax } from "./id-range.js";
 import { PlanCounts } from "./ledger-metrics.js";
-import { always, type LedgerExtent, LedgerView, unknownLedger } from "./ledger-view.js";
+import { type LedgerExtent, LedgerView, unknownLedger } from "./ledger-view.js";
 import { StatisticsMemory } from "./page-statistics.js";
 import { type ScanState, scanEntries } from "./scan-entries.js";
 import { type LedgerFilter, selectEntries } from "./selection.js";
@@ -136,20 +135,6 @@ export class LedgerReader {
     if (id !== this.#store.id) this.#store = { id, directory: new AccountDirectory() };
     return this.#store.directory;
   }
-}
-
-/** The field that has the cursor of a page. */
-export function cursorName({ backwards }: PageRequest<unknown>): string {
-  return backwards ? "pagination.before" : "pagination.after";
-}
-
-/** Connections that are tried where a cursor lies beyond the newest block: another process may have read that. */
-export const cursorAttemptsMax = 3;
-
-/** @throws ReadBehindError for a cursor of a block that is not there */
-export function checkCursor(cursor: bigint | undefined, newest: BlockPlace | undefined): void {
-  if (cursor === undefined || newest === undefined || cursor < firstIdOfBlock(newest.height + 1n)) return;
-  throw new ReadBehindError("the cursor lies beyond the newest block", cursorAttemptsMax);
 }
 
 /** From the cursor on, inclusive. */

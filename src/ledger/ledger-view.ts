@@ -1,17 +1,14 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
-import type { TimeRange } from "../domain/date-range.js";
+import { always, type TimeRange } from "../domain/date-range.js";
 import { Failure, worded } from "../domain/failure.js";
 import { asText } from "../store/connection/column.js";
 import type { Reader } from "../store/connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql, ReadBehindError } from "../store/connection/store-place.js";
+import { type IdRange, idMax } from "../store/id-range.js";
 import { everythingKept, type OldestKept, oldestKeptSql, parseOldestKept } from "../store/ledger-entry-table.js";
 import type { DirectoryExtent } from "./account-directory.js";
-import { type IdRange, idMax } from "./id-range.js";
 import type { PlanCosts } from "./ledger-metrics.js";
 import { type LedgerSize, type Plan, smallLedgerEntriesMax } from "./plan.js";
-
-/** The range of all times. */
-export const always: TimeRange = { startNs: undefined, endNs: undefined };
 
 /** The extent of the ledger, as seen by one statement. */
 export interface LedgerExtent extends DirectoryExtent {
@@ -68,11 +65,6 @@ export class LedgerView {
     this.#oldest = oldest;
     this.#size = size;
     this.#time = time;
-  }
-
-  /** Undefined before the first statement. */
-  get extent(): LedgerExtent | undefined {
-    return this.#extent;
   }
 
   /** The latest word of a statement on which entries are kept; what was read before it has moved has to be read again. */

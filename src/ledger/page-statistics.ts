@@ -1,5 +1,5 @@
+import { type IdRange, idMax } from "../store/id-range.js";
 import { idOf } from "./entry-row.js";
-import { type IdRange, idMax } from "./id-range.js";
 import type { LedgerView } from "./ledger-view.js";
 import type { KnownStatistics } from "./plan.js";
 import type { ScannedEntries } from "./scan-entries.js";

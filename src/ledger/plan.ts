@@ -1,5 +1,5 @@
+import type { IdRange } from "../store/id-range.js";
 import type { EntryText } from "./entry-row.js";
-import type { IdRange } from "./id-range.js";
 import type { Branch, LedgerSelection } from "./selection.js";
 
 /** Up to this many branches are merged without knowing their density. */

@@ -1,6 +1,6 @@
+import { beyond, type IdRange, idsSql, orderSql } from "../store/id-range.js";
 import { branchSql } from "./branch-sql.js";
 import { entrySql, idOf } from "./entry-row.js";
-import { beyond, type IdRange, idsSql, orderSql } from "./id-range.js";
 import type { LedgerView } from "./ledger-view.js";
 import type { Outcome, Plan } from "./plan.js";
 

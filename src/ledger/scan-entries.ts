@@ -1,5 +1,5 @@
+import { beyond, type IdRange, idsIn } from "../store/id-range.js";
 import { type EntryText, idOf } from "./entry-row.js";
-import { beyond, type IdRange, idsIn } from "./id-range.js";
 import { uniteBranches } from "./index-union.js";
 import { mergeBranches } from "./k-way-merge.js";
 import type { LedgerView } from "./ledger-view.js";

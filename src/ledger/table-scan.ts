@@ -1,7 +1,7 @@
 import { asText } from "../store/connection/column.js";
+import { beyond, type IdRange, idsIn, idsSql, orderSql, upTo } from "../store/id-range.js";
 import { rowCondition } from "./branch-sql.js";
 import { type EntryText, entrySql, idOf } from "./entry-row.js";
-import { beyond, type IdRange, idsIn, idsSql, orderSql, upTo } from "./id-range.js";
 import type { LedgerView } from "./ledger-view.js";
 import type { LedgerSize, Outcome, Plan } from "./plan.js";
 import type { Branch } from "./selection.js";

@@ -3,6 +3,7 @@ import type { Failure } from "../domain/failure.js";
 import { ResumeTokens } from "../domain/resume-token.js";
 import type { Log } from "../telemetry/log.js";
 import { type Cohort, type Entry, Subscription } from "./cohort.js";
+import type { FeedCounts } from "./feed.js";
 import type { LiveLimits } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import { bookStale, type LiveState, marketRedefined, type StateChange } from "./live-state.js";
@@ -14,13 +15,6 @@ const wakesPerClockRead = 16;
 
 /** Silent streams are found within a heartbeat divided by this. */
 const sweepsPerHeartbeat = 4;
-
-/** What the hub counts. */
-export interface HubCounts {
-  readonly subscribers: number;
-  /** Subscribers with pending updates. */
-  readonly lagging: number;
-}
 
 /** How a stream begins, and what it is. */
 export interface StreamOptions {
@@ -100,7 +94,7 @@ export class Hub implements SubscriberOwner {
     }
   }
 
-  counts(): HubCounts {
+  counts(): FeedCounts {
     let subscribers = 0;
     let lagging = 0;
     for (const following of this.#following.values()) {

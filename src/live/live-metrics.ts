@@ -1,6 +1,5 @@
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 import { type FeedCounts, type FeedKind, type FeedTotals, feedKinds } from "./feed.js";
-import type { HubCounts } from "./hub.js";
 import type { LiveState } from "./live-state.js";
 import type { Tail } from "./tail.js";
 
@@ -9,7 +8,7 @@ export interface Measured {
   readonly newest: LiveState | undefined;
   /** Messages handed to subscribers since the start. */
   readonly messages: number;
-  counts(): HubCounts;
+  counts(): FeedCounts;
   /** Of the streams of market data, trades and candles, since the start. */
   readonly feedTotals: Readonly<Record<FeedKind, FeedTotals>>;
   feedCounts(kind: FeedKind): FeedCounts;

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type ChangeReader, type Changes, isSameStore, type Place, withChangeReader } from "../store/changes.js";
+import { type Changes, isSameStore, type Place, readChanges, readProgress } from "../store/changes.js";
+import type { Connection } from "../store/connection/connection.js";
 import { databaseErrorCode, databaseProblem, isSilence } from "../store/connection/database-error.js";
 import type { Database } from "../store/database.js";
 import type { Log } from "../telemetry/log.js";
@@ -73,12 +74,12 @@ export class Tail {
     while (!this.#stopped.signal.aborted) {
       const contactedBefore = this.#contactedAt;
       let connected = false;
-      const follow = (reader: ChangeReader): Promise<void> => {
+      const follow = (connection: Connection): Promise<void> => {
         connected = true;
-        return this.#follow(reader);
+        return this.#follow(connection);
       };
       try {
-        await withChangeReader(database, follow, silenceMs);
+        await database.withOwnConnection(follow, silenceMs);
       } catch (error) {
         if (this.#stopped.signal.aborted) break;
         if (isSilence(error)) database.suspect();
@@ -94,21 +95,21 @@ export class Tail {
     this.#answered();
   }
 
-  async #follow(reader: ChangeReader): Promise<void> {
+  async #follow(connection: Connection): Promise<void> {
     while (!this.#stopped.signal.aborted) {
       const polledAt = performance.now();
-      await this.#poll(reader);
+      await this.#poll(connection);
       this.#noteContact();
       this.#answered();
       await this.#pause(Math.max(0, this.#rhythm.next(polledAt) - performance.now()));
     }
   }
 
-  async #poll(reader: ChangeReader): Promise<void> {
-    const progress = await reader.progress();
+  async #poll(connection: Connection): Promise<void> {
+    const progress = await readProgress(connection);
     if (progress === undefined) return this.#empty();
     if (!isNewer(progress, this.#place)) return;
-    const changes = await reader.changes(this.#place);
+    const changes = await readChanges(connection, this.#place);
     if (changes === undefined) return this.#empty();
     // The snapshot may come from another replica than the progress.
     if (!isNewer(changes.progress, this.#place)) return;

@@ -43,19 +43,7 @@ import type { TradeFold } from "./trade-fold.js";
  * The changes of whole blocks, to be written in one transaction. A row that several blocks changed is included once, in
  * its last version. The result equals that of one transaction per block.
  */
-export interface Batch {
-  readonly blocks: Map<bigint, BlockRow>;
-  readonly markets: Map<string, KeptWhole>;
-  readonly marketData: Map<string, KeptWhole>;
-  readonly assets: Map<string, AssetRow>;
-  readonly depths: Map<string, DepthRow>;
-  readonly levels: Map<string, LevelRow>;
-  readonly orders: Map<string, LiveOrder | undefined>;
-  readonly trades: Map<string, TradeRow>;
-  readonly venueMarkets: Map<string, VenueMarketRow>;
-  readonly bundles: Map<string, BundleRow>;
-  readonly signatures: SignatureRow[];
-}
+export type Batch = Readonly<ReturnType<typeof emptyBatch>>;
 
 /** A batch with its ledger entries and its progress. */
 export interface WholeBatch extends Batch {
@@ -69,37 +57,25 @@ export interface WholeBatch extends Batch {
 }
 
 /** An empty batch. */
-export function emptyBatch(): Batch {
+export function emptyBatch() {
   return {
-    blocks: new Map(),
-    markets: new Map(),
-    marketData: new Map(),
-    assets: new Map(),
-    depths: new Map(),
-    levels: new Map(),
-    orders: new Map(),
-    trades: new Map(),
-    venueMarkets: new Map(),
-    bundles: new Map(),
-    signatures: [],
+    blocks: new Map<bigint, BlockRow>(),
+    markets: new Map<string, KeptWhole>(),
+    marketData: new Map<string, KeptWhole>(),
+    assets: new Map<string, AssetRow>(),
+    depths: new Map<string, DepthRow>(),
+    levels: new Map<string, LevelRow>(),
+    orders: new Map<string, LiveOrder | undefined>(),
+    trades: new Map<string, TradeRow>(),
+    venueMarkets: new Map<string, VenueMarketRow>(),
+    bundles: new Map<string, BundleRow>(),
+    signatures: [] as SignatureRow[],
   };
 }
 
 /** Rows besides ledger entries. */
 export function rowCount(batch: Batch): number {
-  return (
-    batch.blocks.size +
-    batch.markets.size +
-    batch.marketData.size +
-    batch.assets.size +
-    batch.depths.size +
-    batch.levels.size +
-    batch.orders.size +
-    batch.trades.size +
-    batch.venueMarkets.size +
-    batch.bundles.size +
-    batch.signatures.length
-  );
+  return Object.values(batch).reduce((sum, rows) => sum + (Array.isArray(rows) ? rows.length : rows.size), 0);
 }
 
 /** What tables add up to when a batch is written. */

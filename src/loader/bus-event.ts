@@ -35,8 +35,6 @@ const membersFrom = 100;
  * bytes are valid as long as the frame's.
  */
 export class EventEnvelope {
-  /** The number of the event in its block. */
-  n = 0n;
   /** Of `BusEventType`. */
   type = 0;
   /** The field number of the member that is set; 0 if none is. */
@@ -106,11 +104,6 @@ export class EventEnvelope {
     const match = /^\d+-(\d{1,18})$/.exec(id);
     if (match === null) throw new RecordingError(`has the id ${shown(id)}; an id is <height>-<number in the block>`);
     return BigInt(match[1] ?? "0");
-  }
-
-  /** The kind for counts: the name of its type without prefix, or the number of the member. */
-  kind(): string {
-    return kindName(this.type, this.member);
   }
 }
 

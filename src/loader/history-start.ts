@@ -23,8 +23,6 @@ export async function readHistoryStart(
   return { historySequence, pasts, digests, gap };
 }
 
-type BlockColumns = { [K in keyof PastBlock]: PastBlock[K] };
-
 const selectBlock = "SELECT height, time_ns AS timeNs, stream_sequence AS streamSequence FROM block";
 
 async function readGap(
@@ -33,7 +31,7 @@ async function readGap(
   written: Pick<HistoryStart, "historySequence" | "pasts">,
   venueMarkets: readonly VenueMarketRow[],
 ): Promise<HistoryGap | undefined> {
-  const [place] = await connection.query<BlockColumns>(`${selectBlock} WHERE height = ?`, [newestHeight]);
+  const [place] = await connection.query<PastBlock>(`${selectBlock} WHERE height = ?`, [newestHeight]);
   if (place === undefined || place.streamSequence <= written.historySequence) return undefined;
   const after = await readLastWritten(connection, written);
   const stale = new Set(venueMarkets.filter((market) => market.stale).map(({ marketId }) => marketId));
@@ -54,7 +52,7 @@ async function readLastWritten(
   connection: Connection,
   { historySequence, pasts }: Pick<HistoryStart, "historySequence" | "pasts">,
 ): Promise<PastBlock> {
-  const [before] = await connection.query<BlockColumns>(
+  const [before] = await connection.query<PastBlock>(
     `${selectBlock} WHERE stream_sequence <= ? ORDER BY stream_sequence DESC LIMIT 1`,
     [historySequence],
   );
@@ -62,7 +60,7 @@ async function readLastWritten(
   let last: Omit<PastBlock, "timeNs"> = known;
   for (const past of pasts) last = laterEnd(last, past);
   if (last === known) return known;
-  const [row] = await connection.query<BlockColumns>(`${selectBlock} WHERE height = ?`, [last.height]);
+  const [row] = await connection.query<PastBlock>(`${selectBlock} WHERE height = ?`, [last.height]);
   return { ...last, timeNs: row?.timeNs ?? known.timeNs };
 }
 

@@ -82,7 +82,6 @@ export interface LoadOptions {
   readonly keepBooks?: bigint | "all" | "off" | undefined;
   /** How long trades are kept before the newest block, in nanoseconds. Default: all are. */
   readonly keepTrades?: bigint | "all" | undefined;
-  readonly transactionLedgerBytes?: number | undefined;
   readonly transactionRowsMax?: number | undefined;
 }
 
@@ -315,10 +314,7 @@ class Loader {
   #isBatchFull(): boolean {
     if (this.#blockByBlock) return true;
     const { bytes, rows } = this.from.fold.size;
-    return (
-      bytes >= (this.options.transactionLedgerBytes ?? transactionLedgerBytes) ||
-      rows >= (this.options.transactionRowsMax ?? transactionRowsMax)
-    );
+    return bytes >= transactionLedgerBytes || rows >= (this.options.transactionRowsMax ?? transactionRowsMax);
   }
 
   /** Hands the batch over to be written, when the one before is. */

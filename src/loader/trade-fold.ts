@@ -116,10 +116,9 @@ async function readScales(connection: Connection): Promise<Map<string, CandleSca
 
 /** The last trades of markets that came after an event. */
 async function readLostTrades(connection: Connection, after: bigint): Promise<PastTradeRow[]> {
-  const trades = await connection.query<{ [K in keyof TradeRow]: TradeRow[K] }>(
-    `${tradeRows.select} WHERE changed_sequence > ? ORDER BY market_id`,
-    [after],
-  );
+  const trades = await connection.query<TradeRow>(`${tradeRows.select} WHERE changed_sequence > ? ORDER BY market_id`, [
+    after,
+  ]);
   const heights = await connection.query<{ marketId: string; height: bigint }>(
     `SELECT market_id AS marketId, (
        SELECT b.height FROM block AS b WHERE b.stream_sequence >= changed_sequence
@@ -325,7 +324,7 @@ class OldTrades {
   async find(connection: Connection, beforeNs: bigint, examinedMax: number) {
     this.#isBehind = true;
     const oldest = await this.#findOldest(connection, beforeNs);
-    const found = await connection.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
+    const found = await connection.query<PastTradeRow>(
       `${pastTradeRows.select} WHERE id >= ? AND id < ? ORDER BY id LIMIT ${examinedMax}`,
       [this.#reached, firstIdOfBlock(oldest.height)],
     );

@@ -70,17 +70,12 @@ export class AdminListener {
 
   async #respond({ method, url = "" }: IncomingMessage): Promise<AdminResponse> {
     const { readiness, metrics } = this.#sources;
-    const path = url.split("?", 1)[0];
-    const reads = method === "GET" || method === "HEAD";
-    switch (path) {
-      case "/healthz":
-      case "/readyz":
-      case "/metrics":
-        if (!reads)
-          return { status: 405, headers: { allow: "GET, HEAD" }, text: problem("only GET and HEAD work here") };
-        break;
-      default:
-        return { status: 404, text: problem("there are /healthz, /readyz and /metrics here") };
+    const [path = ""] = url.split("?", 1);
+    if (!["/healthz", "/readyz", "/metrics"].includes(path)) {
+      return { status: 404, text: problem("there are /healthz, /readyz and /metrics here") };
+    }
+    if (method !== "GET" && method !== "HEAD") {
+      return { status: 405, headers: { allow: "GET, HEAD" }, text: problem("only GET and HEAD work here") };
     }
     if (path === "/metrics") return { status: 200, contentType: metrics.contentType, text: await metrics.text() };
     const state = path === "/healthz" ? "alive" : readiness();

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import type { AddressInfo, ListenOptions, Server } from "node:net";
 import { OperatorError } from "../domain/operator-error.js";
 
@@ -15,14 +16,8 @@ export function listenError(error: unknown, where: string, flag = "--listen"): u
 
 /** Starts to listen, and resolves with the port. @throws Error if the address is unavailable */
 export async function startListening(server: Server, at: ListenOptions): Promise<number> {
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(at, () => {
-      server.off("error", reject);
-      // Later errors concern single connections (no descriptor, a peer that left), not the port.
-      server.on("error", () => {});
-      resolve();
-    });
-  });
+  await once(server.listen(at), "listening");
+  // Later errors concern single connections (no descriptor, a peer that left), not the port.
+  server.on("error", () => {});
   return (server.address() as AddressInfo).port;
 }

@@ -39,14 +39,12 @@ export const entryClassRows = rowTable<EntryClassRow>("entry_class", 1, [
 
 /** Every account. */
 export function readAccounts(connection: Connection): Promise<AccountRow[]> {
-  return connection.query<{ [K in keyof AccountRow]: AccountRow[K] }>(`${accountRows.select} ORDER BY account_id`);
+  return connection.query<AccountRow>(`${accountRows.select} ORDER BY account_id`);
 }
 
 /** Every class of entries. */
 export function readEntryClasses(connection: Connection): Promise<EntryClassRow[]> {
-  return connection.query<{ [K in keyof EntryClassRow]: EntryClassRow[K] }>(
-    `${entryClassRows.select} ORDER BY class_id`,
-  );
+  return connection.query<EntryClassRow>(`${entryClassRows.select} ORDER BY class_id`);
 }
 
 /** Loads new accounts with LOAD DATA. @throws Error unless each row was stored unchanged */

@@ -167,7 +167,7 @@ async function scanBundles(
 
 /** The signatures of bundles by their id, in order, and the place of the store. @throws ReadBehindError */
 async function readSignatures(reader: Reader, bundles: readonly BundleColumns[]) {
-  const rows = await reader.query<{ [K in keyof SignatureRead]: SignatureRead[K] }>(
+  const rows = await reader.query<SignatureRead>(
     `SELECT ${placeSql} AS place, NULL AS signatureId, NULL AS signature
      UNION ALL (SELECT NULL, ${asText("signature_id")}, ${asText("LOWER(HEX(signature))")}
        FROM node_signature WHERE signature_id IN (?))`,

@@ -1,4 +1,5 @@
-import type { Database, SnapshotConnection } from "./database.js";
+import type { Connection } from "./connection/connection.js";
+import { readInSnapshot } from "./database.js";
 import {
   type AssetRow,
   assetRows,
@@ -68,17 +69,6 @@ export function isSameStore(a: Place, b: Place): boolean {
   return a.storeId === b.storeId && a.chainId === b.chainId;
 }
 
-/** Reads on its own connection. After an error the connection must not be used. */
-export interface ChangeReader {
-  /** A cheap query for one row by its key. Undefined: nothing was ever loaded. */
-  progress(): Promise<Progress | undefined>;
-  /**
-   * Rows newer than a place, in one snapshot. All rows for a new reader, after a change of store, and for a reader so
-   * far behind that tombstones may have been pruned.
-   */
-  changes(since: Place | undefined): Promise<Changes | undefined>;
-}
-
 const progressSql = `
   SELECT store_id AS storeId, chain_id AS chainId, stream_sequence AS streamSequence, height, block_time_ns AS timeNs,
     pruned_sequence AS prunedSequence
@@ -91,35 +81,18 @@ const depthsSql = `
 
 const levelColumns = "market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders";
 
-/**
- * Lends a reader on a connection of its own until `use` settles. If the server is silent for `silenceMs` during a
- * query, that is a Failure `unavailable`.
- */
-export function withChangeReader<T>(
-  database: Database,
-  use: (reader: ChangeReader) => Promise<T>,
-  silenceMs: number,
-): Promise<T> {
-  return database.withSnapshotConnection(
-    (connection) =>
-      use({
-        progress: () => readProgress(connection),
-        changes: (since) => readChanges(connection, since),
-      }),
-    silenceMs,
-  );
-}
-
-async function readProgress(connection: SnapshotConnection): Promise<Progress | undefined> {
-  const [row] = await connection.query<{ [K in keyof Progress]: Progress[K] }>(progressSql);
+/** A cheap query for one row by its key. Undefined: nothing was ever loaded. */
+export async function readProgress(connection: Connection): Promise<Progress | undefined> {
+  const [row] = await connection.query<Progress>(progressSql);
   return row;
 }
 
 /**
- * Usually one round trip. Only the snapshot itself tells whether the newer rows are complete; if not, a second one
- * reads everything.
+ * Rows newer than a place, in one snapshot. All rows for a new reader, after a change of store, and for a reader so far
+ * behind that tombstones may have been pruned. Usually one round trip: only the snapshot itself tells whether the newer
+ * rows are complete; if not, a second one reads everything.
  */
-async function readChanges(connection: SnapshotConnection, place: Place | undefined): Promise<Changes | undefined> {
+export async function readChanges(connection: Connection, place: Place | undefined): Promise<Changes | undefined> {
   if (place !== undefined) {
     const newer = await readSnapshot(connection, place.streamSequence);
     if (newer === undefined || leadsOn(newer.progress, place)) return newer;
@@ -131,11 +104,12 @@ function leadsOn(progress: Progress, place: Place): boolean {
   return isSameStore(progress, place) && progress.prunedSequence <= place.streamSequence;
 }
 
-async function readSnapshot(connection: SnapshotConnection, since: bigint | undefined): Promise<Changes | undefined> {
+async function readSnapshot(connection: Connection, since: bigint | undefined): Promise<Changes | undefined> {
   const newer = `changed_sequence > ${since ?? 0n}`;
-  const [[progress], markets, marketData, assets, depths, levels, trades, [last]] = await connection.snapshot<
+  const [[progress], markets, marketData, assets, depths, levels, trades, [last]] = await readInSnapshot<
     [Progress, KeptWhole, KeptWhole, AssetRow, DepthRow, LevelRow, TradeRow, { id: bigint | null }]
   >(
+    connection,
     progressSql,
     `${marketRows.select} WHERE ${newer}`,
     `${marketDataRows.select} WHERE ${newer}`,

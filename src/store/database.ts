@@ -7,17 +7,6 @@ import type { FairQueue } from "./connection/fair-queue.js";
 import { type Lease, leaseReader, type Reader } from "./connection/lease.js";
 import { KnownPlace } from "./connection/store-place.js";
 
-/** A connection outside of the pool, for repeated reads of several tables in one snapshot. */
-export interface SnapshotConnection {
-  /** One query. */
-  query<R extends { [K in keyof R]: ColumnValue } = Row>(sql: string): Promise<R[]>;
-  /**
-   * Queries of one snapshot in one round trip; returns the rows of each. They are sent as one text with several
-   * statements, so it must not contain external values other than bigints.
-   */
-  snapshot<Rows extends readonly object[]>(...queries: QueryForEach<Rows>): Promise<RowsOfEach<Rows>>;
-}
-
 type QueryForEach<Rows extends readonly object[]> = { readonly [Index in keyof Rows]: string };
 
 type RowsOfEach<Rows extends readonly object[]> = { readonly [Index in keyof Rows]: readonly Rows[Index][] };
@@ -27,14 +16,16 @@ const internal = { class: "internal", call: undefined } as const;
 
 const beginSnapshot = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
-function snapshotConnection(connection: Connection): SnapshotConnection {
-  return {
-    query: (sql) => connection.query(sql),
-    snapshot: async <Rows extends readonly object[]>(...queries: QueryForEach<Rows>) => {
-      const outcomes: unknown[] = await connection.query([beginSnapshot, ...queries, "COMMIT"].join(";\n"));
-      return outcomes.slice(1, -1) as unknown as RowsOfEach<Rows>;
-    },
-  };
+/**
+ * The rows of each query, in one snapshot and one round trip, on a connection of {@link Database.withOwnConnection}. They
+ * are sent as one text with several statements, so it must not contain external values other than bigints.
+ */
+export async function readInSnapshot<Rows extends readonly object[]>(
+  connection: Connection,
+  ...queries: QueryForEach<Rows>
+): Promise<RowsOfEach<Rows>> {
+  const outcomes: unknown[] = await connection.query([beginSnapshot, ...queries, "COMMIT"].join(";\n"));
+  return outcomes.slice(1, -1) as unknown as RowsOfEach<Rows>;
 }
 
 /** A pool of connections to one database. Errors that mean "unreachable" are a Failure `unavailable`. */
@@ -84,15 +75,12 @@ export class Database {
    * Lends a connection that is opened for this and closed when the promise of `use` settles. It fails when the server is
    * silent for `statementTimeoutMs` during a statement.
    */
-  async withSnapshotConnection<T>(
-    use: (connection: SnapshotConnection) => Promise<T>,
-    statementTimeoutMs?: number,
-  ): Promise<T> {
+  async withOwnConnection<T>(use: (connection: Connection) => Promise<T>, statementTimeoutMs?: number): Promise<T> {
     const limit = statementTimeoutMs === undefined ? {} : { statementTimeoutMs };
     const opened = await this.#pool.open({ multipleStatements: true, ...limit });
     this.#others.add(opened);
     try {
-      return await use(snapshotConnection(opened));
+      return await use(opened);
     } finally {
       this.#others.delete(opened);
       opened.destroy();

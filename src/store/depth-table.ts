@@ -47,10 +47,10 @@ export const liveOrderRows: TableRows<LiveOrder> = {
 
 /** Every order that rests in a book, and the numbers of every market that has any. */
 export async function readBooks(connection: Connection): Promise<{ orders: LiveOrder[]; places: DepthPlace[] }> {
-  const orders = await connection.query<{ [K in keyof LiveOrder]: LiveOrder[K] }>(
+  const orders = await connection.query<LiveOrder>(
     "SELECT order_id AS id, market_id AS marketId, side, price, remaining FROM live_order",
   );
-  const places = await connection.query<{ [K in keyof DepthRow]: DepthRow[K] }>(depthRows.select);
+  const places = await connection.query<DepthRow>(depthRows.select);
   return { orders, places };
 }
 
@@ -134,7 +134,7 @@ export async function readVenueMarkets(
   const markets = await connection.query<
     Omit<VenueMarketRow, "venueSequence" | "stale"> & { venueSequence: bigint | null; stale: number }
   >(venueMarketRows.select);
-  const levels = await connection.query<{ [K in keyof BookLevel]: BookLevel[K] }>(
+  const levels = await connection.query<BookLevel>(
     `SELECT market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders
      FROM venue_market JOIN price_level USING (market_id) WHERE volume > 0`,
   );

@@ -137,8 +137,6 @@ export async function readSegment(reader: Reader, request: SegmentRequest): Prom
   throw new Error(`the segment of ${request.marketId} at ${request.streamSequence} changes all the time`);
 }
 
-type SegmentColumns = { [K in keyof Omit<SegmentRow, "digest" | "marketId">]: SegmentRow[K] };
-
 const segmentColumns = `s.first_sequence AS firstSequence, s.state, s.height, s.time_ns AS timeNs,
   s.published_sequence_number AS publishedSequenceNumber, s.price_decimals AS priceDecimals,
   s.size_decimals AS sizeDecimals, s.keyframe_levels AS keyframeLevels`;
@@ -148,7 +146,7 @@ async function readSealed(
   { marketId, streamSequence, keyframe }: SegmentRequest,
 ): Promise<StoredSegment | undefined> {
   const rows = await reader.query<
-    SegmentColumns & {
+    Omit<SegmentRow, "digest" | "marketId"> & {
       digest: string | null;
       nextSequence: bigint | null;
       nextState: number | null;
@@ -221,14 +219,9 @@ async function readUnsealed(
 export interface SegmentBegin extends PastBlock {
   readonly marketId: string;
   readonly state: number;
-  readonly publishedSequenceNumber: bigint;
-  readonly keyframeLevels: number;
 }
 
-const beginColumns = `market_id AS marketId, first_sequence AS streamSequence, state, height, time_ns AS timeNs,
-  published_sequence_number AS publishedSequenceNumber, keyframe_levels AS keyframeLevels`;
-
-type BeginColumns = { [K in keyof SegmentBegin]: SegmentBegin[K] };
+const beginColumns = "market_id AS marketId, first_sequence AS streamSequence, state, height, time_ns AS timeNs";
 
 /** The first or last of a market's segments that begin behind `after` and before `before`, in one of these states. */
 export async function readBegin(
@@ -242,7 +235,7 @@ export async function readBegin(
     ...(after === undefined ? [] : [`AND first_sequence > ${after}`]),
     ...(before === undefined ? [] : [`AND first_sequence < ${before}`]),
   ];
-  const [row] = await reader.query<BeginColumns>(
+  const [row] = await reader.query<SegmentBegin>(
     `SELECT ${beginColumns} FROM book_segment WHERE market_id = ? ${bounds.join(" ")} AND state IN (${states.join(", ")})
      ORDER BY first_sequence${last ? " DESC" : ""} LIMIT 1`,
     [marketId],
@@ -258,7 +251,7 @@ export interface OldestBegin extends SegmentBegin {
 
 /** The oldest segment of each market, of all or of these. */
 export async function readOldestBegins(reader: Reader, marketIds: readonly string[]): Promise<OldestBegin[]> {
-  const rows = await reader.query<BeginColumns & { oldestDigest: string }>(
+  const rows = await reader.query<SegmentBegin & { oldestDigest: string }>(
     `SELECT ${beginColumns}, oldest_digest AS oldestDigest
      FROM book_history JOIN book_segment USING (market_id)
      WHERE first_sequence = oldest_sequence ${marketIds.length === 0 ? "" : "AND market_id IN (?)"}`,
@@ -271,7 +264,7 @@ export async function readOldestBegins(reader: Reader, marketIds: readonly strin
 export async function readOldestBooks(reader: Reader, marketIds: readonly string[]): Promise<SegmentBegin[]> {
   const only = marketIds.length === 0 ? "" : "AND market_id IN (?)";
   const states = [segmentStates.continued, segmentStates.whole].join(", ");
-  return reader.query<BeginColumns>(
+  return reader.query<SegmentBegin>(
     `SELECT ${beginColumns} FROM book_segment JOIN
        (SELECT market_id, MIN(first_sequence) AS first_sequence FROM book_segment
         WHERE state IN (${states}) ${only} GROUP BY market_id) AS oldest
@@ -288,7 +281,7 @@ export async function readBeginsAfter(
 ): Promise<{ readonly reach: StoreReach; readonly begins: SegmentBegin[] }> {
   const reach = await readReach(reader);
   if (marketIds.length === 0) return { reach, begins: [] };
-  const begins = await reader.query<BeginColumns>(
+  const begins = await reader.query<SegmentBegin>(
     `SELECT ${beginColumns} FROM book_segment WHERE market_id IN (?) AND first_sequence > ${after}`,
     [marketIds],
   );
@@ -301,7 +294,7 @@ export async function readLastTrade(
   marketId: string,
   height: bigint,
 ): Promise<PastTradeRow | undefined> {
-  const [row] = await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
+  const [row] = await reader.query<PastTradeRow>(
     `${pastTradeRows.select} WHERE market_id = ? AND id < ${firstIdOfBlock(height + 1n)} AND ${reader.holds}
      ORDER BY id DESC LIMIT 1`,
     [marketId],

@@ -1,5 +1,6 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import { MalformedHistoryError, startDigest } from "../domain/book-history.js";
+import { groupBy } from "../domain/group-by.js";
 import { addGauge, type Metrics } from "../telemetry/metrics.js";
 import { candleRows } from "./candle-table.js";
 import type { Connection } from "./connection/connection.js";
@@ -200,7 +201,7 @@ export async function readPasts(connection: Pick<Connection, "query">): Promise<
      FROM book_segment JOIN book_history USING (market_id) WHERE first_sequence = oldest_sequence`,
   );
   const timesOf = new Map(times.map((row) => [row.marketId, row]));
-  const changes = groupByMarket(await readBookChanges(connection));
+  const changes = groupBy(await readBookChanges(connection), ({ marketId }) => marketId);
   const pasts: StoredPast[] = [];
   for (const history of histories) {
     const { marketId } = history;
@@ -241,16 +242,6 @@ async function readOpenSegment(
   return { newest, newestDigest: startDigest(digest ?? new Uint8Array(), segmentRowText(newest), keyframe) };
 }
 
-export function groupByMarket<R extends { readonly marketId: string }>(rows: readonly R[]): Map<string, R[]> {
-  const groups = new Map<string, R[]>();
-  for (const row of rows) {
-    const group = groups.get(row.marketId);
-    if (group === undefined) groups.set(row.marketId, [row]);
-    else group.push(row);
-  }
-  return groups;
-}
-
 type HistoryAsRead = { [K in keyof BookHistoryRow]: BookHistoryRow[K] extends Uint8Array ? string : BookHistoryRow[K] };
 
 /** The ends of the past of a market, or of every one. */
@@ -275,9 +266,7 @@ export async function readNewestSegments(connection: Pick<Connection, "query">):
 
 /** The updates of every market's newest segment, by market and in order. */
 export function readBookChanges(connection: Pick<Connection, "query">): Promise<BookChangeRow[]> {
-  return connection.query<{ [K in keyof BookChangeRow]: BookChangeRow[K] }>(
-    `${bookChangeRows.select} ORDER BY market_id, stream_sequence`,
-  );
+  return connection.query<BookChangeRow>(`${bookChangeRows.select} ORDER BY market_id, stream_sequence`);
 }
 
 /** A segment as it is read: bytes that are not a BLOB are text, one character per byte. */
@@ -311,7 +300,7 @@ export function readSegmentParts(
   { marketId, firstSequence }: Pick<SegmentRow, "marketId" | "firstSequence">,
   endSequence: bigint,
 ): Promise<SegmentPartRow[]> {
-  return connection.query<{ [K in keyof SegmentPartRow]: SegmentPartRow[K] }>(
+  return connection.query<SegmentPartRow>(
     `${segmentPartRows.select} WHERE market_id = ? AND first_sequence >= ? AND first_sequence < ?
      ORDER BY first_sequence, part`,
     [marketId, firstSequence, endSequence],

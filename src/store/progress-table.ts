@@ -82,7 +82,7 @@ export async function endTurn(connection: Connection, loaderId: string): Promise
 
 /** Undefined: nothing was loaded yet. */
 export async function readProgress(connection: Connection): Promise<Progress | undefined> {
-  const [row] = await connection.query<{ [K in keyof Progress]: Progress[K] }>(
+  const [row] = await connection.query<Progress>(
     `SELECT chain_id AS chainId, stream_sequence AS streamSequence, height, block_time_ns AS blockTimeNs,
        pruned_sequence AS prunedSequence
      FROM progress WHERE id = 1`,

@@ -1,5 +1,5 @@
 import type { Candle } from "../domain/candle.js";
-import { type CandleColumns, candleRows } from "./candle-table.js";
+import { candleRows } from "./candle-table.js";
 import { asText } from "./connection/column.js";
 import type { Connection } from "./connection/connection.js";
 import { type PastTradeRow, pastTradeRows } from "./history-table.js";
@@ -99,10 +99,10 @@ function* partsOf(ids: readonly bigint[]): Generator<readonly bigint[]> {
 export async function readCandlesOfTrades(
   connection: Pick<Connection, "query">,
   ids: readonly bigint[],
-): Promise<CandleColumns[]> {
-  const candles: CandleColumns[] = [];
+): Promise<Candle[]> {
+  const candles: Candle[] = [];
   for (const part of partsOf(ids)) {
-    candles.push(...(await connection.query<CandleColumns>(`${candleRows.select} ${joinsFirstTrades}`, [part])));
+    candles.push(...(await connection.query<Candle>(`${candleRows.select} ${joinsFirstTrades}`, [part])));
   }
   return candles;
 }

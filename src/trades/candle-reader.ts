@@ -1,12 +1,13 @@
 import type { Candle } from "../domain/candle.js";
-import { findPage, type Page, type PageRequest } from "../domain/page.js";
+import { always } from "../domain/date-range.js";
+import { cursorName, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
-import { type CandleColumns, candleRows } from "../store/candle-table.js";
+import { candleRows } from "../store/candle-table.js";
 import type { Reader } from "../store/connection/lease.js";
-import { type BlockPlace, parsePlace, placeSql } from "../store/connection/store-place.js";
+import { type BlockPlace, checkCursor, parsePlace, placeSql } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
 import type { OldestKept } from "../store/ledger-entry-table.js";
-import { readKept, readTradeExtent, requireSeen, type TradeExtent, tradesNotKept } from "./trade-reader.js";
+import { readKept, readTradeExtent, type TradeExtent, tradesNotKept } from "./trade-reader.js";
 
 /** The candles of a market and an interval. */
 export interface CandleSeries {
@@ -23,8 +24,6 @@ export interface PeriodRange {
 /** The place of a candle in its list. */
 export type CandlePlace = Pick<Candle, "startNs" | "firstTrade">;
 
-const always = { startNs: undefined, endNs: undefined };
-
 /**
  * One page of candles, by the beginning of their periods, the running one included.
  * @throws Failure `failed_precondition` if trades of the range or behind the cursor are not kept
@@ -40,9 +39,9 @@ export function readCandles(
     const oldest = oldestCandle(series, extent);
     const { cursor } = request;
     checkKept("from_timestamp", fromNs, oldest);
-    checkKept(request.backwards ? "pagination.before" : "pagination.after", cursor?.startNs, oldest);
+    checkKept(cursorName(request), cursor?.startNs, oldest);
     let newestBlock = extent.newest;
-    if (cursor !== undefined && newestBlock !== undefined) requireSeen(cursor.firstTrade, newestBlock);
+    checkCursor(cursor?.firstTrade, newestBlock);
     const low = fromNs ?? oldest.timeNs;
     const page = await findPage(request, isAt, async (descending, want) => {
       const range = { low, high: toNs, from: cursor, descending };
@@ -122,14 +121,14 @@ async function scanCandles(
   { marketId, seconds }: CandleSeries,
   { low, high, from, descending }: CandleRange,
   want: number,
-): Promise<{ readonly candles: CandleColumns[]; readonly place: BlockPlace | undefined }> {
+): Promise<{ readonly candles: Candle[]; readonly place: BlockPlace | undefined }> {
   const [order, beyond, before] = descending ? ["DESC", "<=", ">"] : ["ASC", ">=", "<"];
   const bounds = [`start_ns >= ${low}`, ...(high === undefined ? [] : [`start_ns < ${high}`])];
   if (from !== undefined) {
     bounds.push(`start_ns ${beyond} ${from.startNs}`);
     bounds.push(`NOT (start_ns = ${from.startNs} AND first_trade ${before} ${from.firstTrade})`);
   }
-  const rows = await reader.query<CandleColumns & { readonly place: string | null }>(
+  const rows = await reader.query<Candle & { readonly place: string | null }>(
     `${candleRows.select.replace("SELECT", `SELECT ${placeSql} AS place,`)} FORCE INDEX (PRIMARY)
      WHERE market_id = ? AND period_seconds = ${seconds} AND ${bounds.join(" AND ")}
      ORDER BY start_ns ${order}, first_trade ${order} LIMIT ${want}`,

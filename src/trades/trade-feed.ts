@@ -1,5 +1,6 @@
 import { ObserveTradesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { firstIdOfBlock } from "../domain/block-position.js";
+import { always } from "../domain/date-range.js";
 import { Failure } from "../domain/failure.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import { type FeedReader, type FeedSource, Retry } from "../live/feed.js";
@@ -27,8 +28,6 @@ const readsHeldMax = 64;
 
 /** The pause before a read of the table is tried again. */
 const retryMs = 500;
-
-const always = { startNs: undefined, endNs: undefined };
 
 /** The newest trades of a store in memory, while somebody follows them. One for all selections. */
 export class TradeFollower {
@@ -111,7 +110,7 @@ export class TradeFollower {
     const { storeId, streamSequence } = this.#state.progress;
     const place = { storeId, streamSequence };
     return this.#database.lease({ class: "history", call: undefined, place }, async (reader: Reader) => {
-      const trades = await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
+      const trades = await reader.query<PastTradeRow>(
         `${pastTradeRows.select} WHERE id > ${after} AND id <= ${upTo} AND ${reader.holds} ORDER BY id LIMIT ${rowsMax}`,
       );
       // Afterwards, because the loader may drop trades at any time.

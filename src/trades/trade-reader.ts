@@ -2,13 +2,14 @@ import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
 import { Failure, unavailable, worded } from "../domain/failure.js";
 import { type BranchCursor, type BranchKey, kWayMerge } from "../domain/k-way-merge.js";
-import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
+import { cursorName, type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { asText } from "../store/connection/column.js";
 import type { Reader } from "../store/connection/lease.js";
-import { type BlockPlace, parsePlace, placeSql, ReadBehindError } from "../store/connection/store-place.js";
+import { type BlockPlace, checkCursor, parsePlace, placeSql } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
 import { type PastTradeRow, pastTradeRows } from "../store/history-table.js";
+import { beyond, type IdRange } from "../store/id-range.js";
 import { everythingKept, type OldestKept } from "../store/ledger-entry-table.js";
 import { parseTradeProgress, type TradeProgress, tradeProgressSql } from "../store/trade-table.js";
 
@@ -26,16 +27,6 @@ export const tradeKeysMax = 40_000;
 
 /** Values of lists in one statement that merges branches; beyond it the lists are written once, and not for each branch. */
 const valuesPerStatementMax = 256;
-
-/** Connections that are tried where a cursor lies beyond the newest block: another process may have read that. */
-const cursorAttemptsMax = 3;
-
-/** A range of ids, inclusive, and the direction of its scan. Empty if `low` > `high`. */
-interface IdRange {
-  readonly low: bigint;
-  readonly high: bigint;
-  readonly descending: boolean;
-}
 
 /** What a store has of a range of time. */
 export interface TradeExtent {
@@ -126,13 +117,7 @@ export async function readKept<T>(
 export function checkTradeCursor(cursor: bigint | undefined, { newest, oldest }: TradeExtent, path: string): void {
   if (cursor === undefined || newest === undefined) return;
   if (cursor < firstIdOfBlock(oldest.height)) throw tradesNotKept(path, oldest);
-  requireSeen(cursor, newest);
-}
-
-/** @throws ReadBehindError for a cursor of a block that is not there: another process may have read that */
-export function requireSeen(cursor: bigint, newest: BlockPlace): void {
-  if (cursor < firstIdOfBlock(newest.height + 1n)) return;
-  throw new ReadBehindError("the cursor lies beyond the newest block", cursorAttemptsMax);
+  checkCursor(cursor, newest);
 }
 
 /** One page of the trades that a filter selects, in the order of the network. */
@@ -144,7 +129,7 @@ export function readTrades(
   call: Call,
 ): Promise<Page<PastTradeRow, bigint>> {
   const readIn = async (reader: Reader, extent: TradeExtent) => {
-    checkTradeCursor(request.cursor, extent, request.backwards ? "pagination.before" : "pagination.after");
+    checkTradeCursor(request.cursor, extent, cursorName(request));
     const { cursor } = request;
     const page = await findPage(request, isAt, async (descending, want) => {
       const { low, high } = extent;
@@ -178,11 +163,11 @@ async function scanTrades(
   if (only !== undefined && others.length === 0 && selection.rest.sql === "") {
     const { sql, parameters } = rangeSql(only, range, reader.holds);
     const found = `${pastTradeRows.select} ${sql} LIMIT ${want}`;
-    return { rows: await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(found, parameters) };
+    return { rows: await reader.query<PastTradeRow>(found, parameters) };
   }
   const { keys: ids, reached } = await mergeBranches(reader, selection, range, want);
   if (ids.length === 0) return { rows: [], reached };
-  const rows = await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
+  const rows = await reader.query<PastTradeRow>(
     `${pastTradeRows.select} WHERE id IN (${ids.join(", ")}) AND ${reader.holds}`,
   );
   return { rows: rows.sort((a, b) => compareIds(a.id, b.id, range)), reached };
@@ -268,9 +253,4 @@ function parseKeys(text: string): BranchKey<bigint>[] {
   const [number, count, last = "", ...ids] = text.split(" ");
   const fitting = ids.map((id) => ({ number: Number(number), key: BigInt(id), matches: true, read: 1 }));
   return [...fitting, { number: Number(number), key: BigInt(last), matches: false, read: Number(count) - ids.length }];
-}
-
-/** What is left of a range after an id. */
-function beyond(range: IdRange, id: bigint): IdRange {
-  return range.descending ? { ...range, high: id - 1n } : { ...range, low: id + 1n };
 }

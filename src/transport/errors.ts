@@ -1,32 +1,13 @@
 import { toUSVString } from "node:util";
 import { toBinary, toJsonString } from "@bufbuild/protobuf";
 import { ConnectError } from "@connectrpc/connect";
+import { codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { Failure, type FailureCode, repeated } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
 import { jsonWriteOptions } from "../encoding/json-encoder.js";
 import { clientFailure, type ErrorLog, grpcCode, toConnectError, toStatus } from "../encoding/status.js";
 import type { HeaderFields } from "./common-headers.js";
-
-/** Failure codes as HTTP statuses: the only place where they are mapped. */
-const httpStatuses: Readonly<Record<FailureCode, number>> = {
-  cancelled: 499,
-  unknown: 500,
-  invalid_argument: 400,
-  deadline_exceeded: 504,
-  not_found: 404,
-  already_exists: 409,
-  permission_denied: 403,
-  resource_exhausted: 429,
-  failed_precondition: 400,
-  aborted: 409,
-  out_of_range: 400,
-  unimplemented: 501,
-  internal: 500,
-  unavailable: 503,
-  data_loss: 500,
-  unauthenticated: 401,
-};
 
 /** Failures of refused requests are often the same object, so their JSON is kept. */
 const errorTexts = new WeakMap<Failure, string>();
@@ -90,7 +71,11 @@ export function errorResponse(failure: Failure): { status: number; headers: Head
     ...Object.fromEntries(failure.metadata?.headers ?? []),
     ...(failure instanceof HttpFailure ? failure.headers : {}),
   };
-  return { status: failure instanceof HttpFailure ? failure.status : httpStatuses[failure.code], headers, body };
+  return {
+    status: failure instanceof HttpFailure ? failure.status : codeToHttpStatus(grpcCode(failure)),
+    headers,
+    body,
+  };
 }
 
 /** The methods that every path of the HTTP API supports. */

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { firstIdOfBlock } from "../domain/block-position.js";
 import { addToCandle, type Candle, type CandleTrade, candleIntervals } from "../domain/candle.js";
-import { type CandleColumns, candleRows, readNewestCandles } from "../store/candle-table.js";
+import { candleRows, readNewestCandles } from "../store/candle-table.js";
 import type { Connection } from "../store/connection/connection.js";
 import { pastTradeRows } from "../store/history-table.js";
 import { tradeRows } from "../store/market-table.js";
@@ -112,7 +112,7 @@ async function* readTrades(
   last: bigint,
 ): AsyncGenerator<CandleTrade> {
   for (let next = first; ; ) {
-    const rows = await connection.query<{ [K in keyof CandleTrade]: CandleTrade[K] }>(
+    const rows = await connection.query<CandleTrade>(
       `SELECT id, market_id AS marketId, time_ns AS timeNs, price, size FROM trade FORCE INDEX (trade_market)
        WHERE market_id = ? AND id >= ${next} AND id <= ${last} ORDER BY id LIMIT ${rowsPerQuery}`,
       [marketId],
@@ -203,7 +203,7 @@ async function* readCandles(
   const current = newest.filter((one) => one.marketId === marketId && one.periodSeconds === seconds);
   let after = { startNs: -1n, firstTrade: 0n };
   for (;;) {
-    const rows = await connection.query<CandleColumns>(
+    const rows = await connection.query<Candle>(
       `${candleRows.select} FORCE INDEX (PRIMARY) WHERE market_id = ? AND period_seconds = ${seconds}
          AND start_ns >= ${after.startNs} AND NOT (start_ns = ${after.startNs} AND first_trade <= ${after.firstTrade})
        ORDER BY start_ns, first_trade LIMIT ${rowsPerQuery}`,

@@ -7,8 +7,10 @@ import {
   sealedDigest,
   startDigest,
 } from "../domain/book-history.js";
+import { groupBy } from "../domain/group-by.js";
 import type { ChangedLevel } from "../domain/order-book.js";
 import { candleRows } from "../store/candle-table.js";
+import type { Row } from "../store/connection/column.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { Database } from "../store/database.js";
 import {
@@ -18,7 +20,6 @@ import {
   bookHistoryRows,
   firstChangesPart,
   fromParts,
-  groupByMarket,
   historySequenceRows,
   pastTradeRows,
   readBookChanges,
@@ -42,7 +43,7 @@ import {
   rowHash,
   writeTableDigests,
 } from "../store/table-digest-table.js";
-import { readRows, type TableRows, writeRows } from "../store/table-rows.js";
+import { readInOrder, readRows, type TableRows, writeRows } from "../store/table-rows.js";
 import { tradeProgressRows } from "../store/trade-table.js";
 import { checkCandles, checkTradesNow, readTradeSnapshot, type TradeSnapshot } from "./candle-check.js";
 import { Findings } from "./findings.js";
@@ -103,7 +104,7 @@ export async function checkPastNow(
   await findSealed(connection, findings);
   return {
     histories,
-    changes: groupByMarket(changes),
+    changes: groupBy(changes, ({ marketId }) => marketId),
     isCurrent: historySequence === progress.streamSequence,
     trades: await checkTradesNow(connection, findings),
   };
@@ -186,26 +187,10 @@ export async function checkTrades(
 }
 
 /** What all trades up to one add up to. */
-export async function sumTrades(connection: Connection, lastTrade: bigint): Promise<RowSum> {
-  const { table, columns } = pastTradeRows;
+async function sumTrades(connection: Connection, lastTrade: bigint): Promise<RowSum> {
   let sum = noRows;
-  for (let next = 0n; next <= lastTrade; ) {
-    const rows = await connection.query(
-      `SELECT ${columns.join(", ")} FROM ${table} WHERE id >= ? AND id <= ? ORDER BY id LIMIT ${tradesPerQuery}`,
-      [next, lastTrade],
-    );
-    for (const row of rows)
-      sum = addRow(
-        sum,
-        rowHash(
-          table,
-          columns.map((name) => row[name] ?? null),
-        ),
-        0n,
-      );
-    const last = rows.at(-1)?.["id"];
-    if (rows.length < tradesPerQuery || typeof last !== "bigint") return sum;
-    next = last + 1n;
+  for await (const rows of readInOrder<Row>(connection, pastTradeRows, tradesPerQuery, 0n, lastTrade)) {
+    for (const row of rows) sum = addRow(sum, rowHash(pastTradeRows.table, Object.values(row)), 0n);
   }
   return sum;
 }

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { entryId, firstIdOfBlock, positionBits } from "../domain/block-position.js";
 import type { Connection } from "../store/connection/connection.js";
 import { entriesPerText, readEntries, readOldestKept } from "../store/ledger-entry-table.js";
-import { Accounts } from "./accounts.js";
+import type { Accounts } from "./accounts.js";
 import { Balances } from "./balances.js";
 import { type BlockRows, readBlocks, type StoredBlock } from "./block-rows.js";
 import { EntryRows, lowMax, type SplitId, splitId } from "./entry-rows.js";
@@ -97,12 +97,13 @@ export class LedgerCheck {
   /** Entries of blocks before this may have been dropped. */
   #oldest = 0n;
 
-  private constructor(
+  /** `readers` read entries at the same time, and must not be used by others meanwhile. */
+  constructor(
     readers: readonly Connection[],
     blocks: BlockRows,
     accounts: Accounts,
     findings: Findings,
-    renewal: RenewDigests | undefined,
+    renewal?: RenewDigests,
   ) {
     this.#renewal = renewal;
     this.#readers = readers;
@@ -110,16 +111,6 @@ export class LedgerCheck {
     this.#accounts = accounts;
     this.#balances = new Balances(accounts);
     this.#findings = findings;
-  }
-
-  /** `readers` read entries at the same time, and must not be used by others meanwhile. */
-  static async start(
-    readers: readonly [Connection, ...Connection[]],
-    blocks: BlockRows,
-    findings: Findings,
-    renewal?: RenewDigests,
-  ): Promise<LedgerCheck> {
-    return new LedgerCheck(readers, blocks, await Accounts.read(readers[0]), findings, renewal);
   }
 
   /** Checks all blocks up to a height. Each reader reads another piece while one is checked. */

@@ -8,6 +8,7 @@ import { retentionRows } from "../store/ledger-entry-table.js";
 import { beatTurn, endTurn, type LoaderTurn, readProgress, readTurn, takeTurn } from "../store/progress-table.js";
 import { digestedTables, renewedStart, renewTableDigests } from "../store/table-digest-table.js";
 import { readRows, writeRows } from "../store/table-rows.js";
+import { Accounts } from "./accounts.js";
 import { BlockRows, bytes, type DigestedBlock, type StoredBlock } from "./block-rows.js";
 import { Findings } from "./findings.js";
 import { renewPast } from "./history-check.js";
@@ -75,7 +76,7 @@ async function renewAll(
   const findings = new Findings();
   const blocks = new BlockRows(rows, findings, renewedStart(height));
   const renewal = await DigestRenewal.start(database, loaderId, blocks, height);
-  const ledger = await LedgerCheck.start([reader], blocks, findings, renewal);
+  const ledger = new LedgerCheck([reader], blocks, await Accounts.read(reader), findings, renewal);
   await ledger.run(rows, height, (now) => onProgress(now, height));
   await renewal.write();
   await renewPast(rows, (write) => renewal.inTurn(write));

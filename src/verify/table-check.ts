@@ -1,8 +1,8 @@
+import { groupBy } from "../domain/group-by.js";
 import type { ChangedLevel } from "../domain/order-book.js";
 import type { BookSide } from "../domain/price-ladder.js";
 import type { Connection, Parameter } from "../store/connection/connection.js";
 import { depthRows, levelRows, liveOrderRows, venueMarketRows } from "../store/depth-table.js";
-import { groupByMarket } from "../store/history-table.js";
 import { retentionRows } from "../store/ledger-entry-table.js";
 import { type Progress, progressRows } from "../store/progress-table.js";
 import {
@@ -73,15 +73,10 @@ export type Books = ReadonlyMap<string, readonly ChangedLevel[]>;
 function booksOf(tables: ReadonlyMap<string, Parameter[][]>): Books {
   const levels = (tables.get(levelRows.table) ?? []) as [string, BookSide, string, bigint, bigint][];
   const present = levels.filter(([, , , volume, numberOfOrders]) => volume > 0n || numberOfOrders > 0n);
-  return groupByMarket(
-    present.map(([marketId, side, price, volume, numberOfOrders]) => ({
-      marketId,
-      side,
-      price,
-      volume,
-      numberOfOrders,
-    })),
-  );
+  const standing = present.map(([marketId, side, price, volume, numberOfOrders]) => {
+    return { marketId, side, price, volume, numberOfOrders };
+  });
+  return groupBy(standing, ({ marketId }) => marketId);
 }
 
 /** Compares what a table adds up to with what was written. */

@@ -10,6 +10,7 @@ import { findSchemaProblems } from "../store/migrate.js";
 import { type Progress, readProgress } from "../store/progress-table.js";
 import { digestedTables, readChainStart } from "../store/table-digest-table.js";
 import { tradeProgressRows } from "../store/trade-table.js";
+import { Accounts } from "./accounts.js";
 import { BlockRows, type UndigestedBlocks } from "./block-rows.js";
 import { Findings } from "./findings.js";
 import { checkPast, checkPastNow, checkTrades, type PastSnapshot } from "./history-check.js";
@@ -55,7 +56,7 @@ export async function verify(
     database.withConnection((other) =>
       database.withConnection(async (rows) => {
         const blocks = new BlockRows(rows, findings, start.text);
-        const ledger = await LedgerCheck.start([one, other], blocks, findings);
+        const ledger = new LedgerCheck([one, other], blocks, await Accounts.read(one), findings);
         const checked = await ledger.run(rows, progress.height, (now) => onProgress(now, progress.height));
         if (blocks.newest?.height !== progress.height) {
           findings.add("block", progress.height, "it is the newest block, and it is not there");

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
+import { always } from "../../src/domain/date-range.js";
 import { kWayMerge } from "../../src/domain/k-way-merge.js";
 import { idOf } from "../../src/ledger/entry-row.js";
-import { type IdRange, idMax } from "../../src/ledger/id-range.js";
 import { mergeBranches } from "../../src/ledger/k-way-merge.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
-import { always } from "../../src/ledger/ledger-view.js";
 import { type AccountSide, selectEntries } from "../../src/ledger/selection.js";
+import { type IdRange, idMax } from "../../src/store/id-range.js";
 import { type FixtureAccount, LedgerFixture } from "./ledger-fixture.js";
 
 let fixture: LedgerFixture;

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { always } from "../../src/domain/date-range.js";
 import type { PageRequest } from "../../src/domain/page.js";
 import { idOf } from "../../src/ledger/entry-row.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
-import { always } from "../../src/ledger/ledger-view.js";
 import { scanEntries } from "../../src/ledger/scan-entries.js";
 import { type AccountSide, type LedgerFilter, selectEntries } from "../../src/ledger/selection.js";
 import { tries } from "../support/tries.js";

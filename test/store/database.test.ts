@@ -5,7 +5,7 @@ import { asText } from "../../src/store/connection/column.js";
 import { ServerConnection } from "../../src/store/connection/connection.js";
 import { parseDatabaseUrl } from "../../src/store/connection/database-url.js";
 import { groupConcatBytesMax } from "../../src/store/connection/driver-options.js";
-import { type Database, openDatabase } from "../../src/store/database.js";
+import { type Database, openDatabase, readInSnapshot } from "../../src/store/database.js";
 import { readEntries } from "../../src/store/ledger-entry-table.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -113,8 +113,8 @@ it("sees one state in all queries of a snapshot in one round trip, the newest on
     "SELECT SLEEP(0.3) AS slept",
     "SELECT id, name FROM v ORDER BY id",
   ] as const;
-  await database.withSnapshotConnection(async (connection) => {
-    const read = () => connection.snapshot<[{ id: bigint }, object, { id: bigint; name: string }]>(...texts);
+  await database.withOwnConnection(async (connection) => {
+    const read = () => readInSnapshot<[{ id: bigint }, object, { id: bigint; name: string }]>(connection, ...texts);
     const reading = read();
     await setTimeout(100);
     await database.withTransaction((other) => other.run("INSERT INTO v VALUES (6, 1, 1, 'y', NULL)"));
@@ -123,7 +123,7 @@ it("sees one state in all queries of a snapshot in one round trip, the newest on
     expect(after.map(({ id }) => ({ id }))).toEqual(before);
     expect(before).not.toContainEqual({ id: 6n });
     expect((await read())[2]).toContainEqual({ id: 6n, name: "y" });
-    await expect(connection.snapshot("SELECT 1", "DELETE FROM v")).rejects.toMatchObject({ errno: 1792 });
+    await expect(readInSnapshot(connection, "SELECT 1", "DELETE FROM v")).rejects.toMatchObject({ errno: 1792 });
   });
 });
 

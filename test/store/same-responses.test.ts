@@ -7,7 +7,7 @@ import { readAccountPage } from "../../src/ledger/account-pages.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { retain } from "../../src/ledger/retain.js";
 import { readTradeStart, TradeFold } from "../../src/loader/trade-fold.js";
-import { type Place, withChangeReader } from "../../src/store/changes.js";
+import { type Place, readChanges } from "../../src/store/changes.js";
 import { ServerConnection } from "../../src/store/connection/connection.js";
 import { ConnectionProbe } from "../../src/store/connection/connection-probe.js";
 import { parseDatabaseUrl } from "../../src/store/connection/database-url.js";
@@ -141,7 +141,7 @@ async function dropTrades(url: string): Promise<void> {
 /** Reads of the past that no request makes here, and one of what followers have not read yet. */
 async function readPast(database: Database): Promise<void> {
   const changesSince = async (since: Place | undefined) =>
-    await withChangeReader(database, (reader) => reader.changes(since), Number.POSITIVE_INFINITY);
+    await database.withOwnConnection((connection) => readChanges(connection, since));
   const place = (await changesSince(undefined))?.progress;
   if (place === undefined) throw new Error("nothing was loaded");
   const streamSequence = place.streamSequence - 1n;

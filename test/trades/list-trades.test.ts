@@ -159,7 +159,7 @@ test("a page whose matches are rare ends at the bound on work, and its cursor le
   const { url } = newDatabaseUrl();
   await loadRecording(url, simulated);
   const database = openDatabase(url);
-  const [, trade] = await database.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(pastTradeRows.select);
+  const [, trade] = await database.query<PastTradeRow>(pastTradeRows.select);
   if (trade === undefined) throw new Error("there is no trade");
   const rows = Array.from({ length: tradeKeysMax + 2_000 }, (_, n) => {
     const isRare = n === 10;

@@ -68,7 +68,7 @@ describe("a client's book", () => {
 
 describe("a tracked book", () => {
   test("tells what changed since a mark, each level once and the best first", () => {
-    const book = new TrackedBook();
+    const book = new TrackedBook({ tombstonesSpareMax: 1_024 });
     book.set(1, "9", 1n, 1n, 1);
     book.set(1, "10", 1n, 1n, 2);
     book.set(1, "9", 0n, 0n, 3);
@@ -94,7 +94,10 @@ describe("a tracked book", () => {
     });
     fc.assert(
       fc.property(fc.array(levels, { minLength: 1, maxLength: 6 }), (blocks) => {
-        const [atOnce, oneByOne] = [new TrackedBook(), new TrackedBook()];
+        const [atOnce, oneByOne] = [
+          new TrackedBook({ tombstonesSpareMax: 1_024 }),
+          new TrackedBook({ tombstonesSpareMax: 1_024 }),
+        ];
         for (const [block, changes] of blocks.entries()) {
           const all = changes.map((one) => ({ ...level(one.price, one.volume), side: one.side }));
           atOnce.apply(runAtOnce(atOnce.prepare(all, block + 1)));
@@ -120,7 +123,7 @@ describe("a tracked book", () => {
   });
 
   test("knows nothing of the time before it was replaced", () => {
-    const book = new TrackedBook();
+    const book = new TrackedBook({ tombstonesSpareMax: 1_024 });
     book.set(1, "9", 1n, 1n, 1);
     const kept = { side: 2, ...level("5", 1n), mark: 8 } as const;
     const gone = { side: 1, price: "9", volume: 0n, numberOfOrders: 0n, mark: 9 } as const;

@@ -1,3 +1,4 @@
+import { firstIdOfBlock } from "../../domain/block-position.js";
 import { asText } from "./column.js";
 import type { Connection } from "./connection.js";
 
@@ -49,6 +50,15 @@ export class ReadBehindError extends Error {
     this.name = "ReadBehindError";
     this.attemptsMax = attemptsMax;
   }
+}
+
+/** Connections that are tried where a cursor lies beyond the newest block: another process may have read that. */
+export const cursorAttemptsMax = 3;
+
+/** @throws ReadBehindError for a cursor of a block that is not there; it is the id of an entry or a trade */
+export function checkCursor(cursor: bigint | undefined, newest: BlockPlace | undefined): void {
+  if (cursor === undefined || newest === undefined || cursor < firstIdOfBlock(newest.height + 1n)) return;
+  throw new ReadBehindError("the cursor lies beyond the newest block", cursorAttemptsMax);
 }
 
 /** Whether `found` includes everything up to `needed`. */

@@ -1,4 +1,5 @@
-import net, { type Socket } from "node:net";
+import { once } from "node:events";
+import net, { type AddressInfo, type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
 import tls, { type TLSSocket } from "node:tls";
 import { addCounter, addGauge, type Metrics } from "../../telemetry/metrics.js";
@@ -32,16 +33,9 @@ export class OnePort {
   }
 
   /** Starts to listen and returns the port. @throws Error if the address is unavailable */
-  listen(host: string, port: number): Promise<number> {
-    const server = this.#server;
-    return new Promise((resolve, reject) => {
-      server.once("error", reject);
-      server.listen({ host, port }, () => {
-        server.off("error", reject);
-        const address = server.address();
-        resolve(typeof address === "object" && address !== null ? address.port : port);
-      });
-    });
+  async listen(host: string, port: number): Promise<number> {
+    await once(this.#server.listen({ host, port }), "listening");
+    return (this.#server.address() as AddressInfo).port;
   }
 
   /** Serves a connection that another process accepted, and read nothing of. */
