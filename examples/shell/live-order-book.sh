@@ -35,7 +35,7 @@ foreach (inputs | .result.update // (.error.message | error) | .[]) as $update (
 while true; do
   # A server sends a message every 15 seconds; a connection that is silent for longer is broken.
   curl -sN --speed-limit 1 --speed-time 45 --get ${1:+--data-urlencode "marketIds=$1"} "$url" |
-    jq -rn --unbuffered "$rules" || true
+    jq -rn --unbuffered "$rules" || [ $? != 141 ] || exit 0 # 141: nobody reads what is printed
   echo "the stream broke; next attempt in $wait_seconds s" >&2
   sleep "$wait_seconds"
 done

@@ -23,7 +23,7 @@ export function areWholeFrames(bytes: Buffer): boolean {
     if (length < sequenceBytes || length > frameBytesMax) return false;
     at += lengthBytes + length;
   }
-  return at === bytes.length && at > 0;
+  return at === bytes.length;
 }
 
 /**

@@ -467,7 +467,8 @@ function messagesOf(batches: readonly RecordsBatch[], abortions: readonly Aborti
     if ((attributes & transactionalBatch) !== 0 && abortions.some(isOfBatch)) continue;
     for (const { offsetDelta, value } of records) {
       const at = firstOffset + BigInt(offsetDelta);
-      if (at >= offset && value !== null) messages.push({ offset: at, value });
+      // The client gives no value (a tombstone) as an empty one.
+      if (at >= offset && value.length > 0) messages.push({ offset: at, value });
     }
   }
   return { messages, next };

@@ -204,6 +204,20 @@ describe.runIf(hasKafka())("a topic of Kafka", () => {
     expect(await dump(url)).toEqual(await rowsOf(frames));
   });
 
+  test("messages without a value, or with an empty one, are not read", async () => {
+    await broker.createTopic("tombstones");
+    broker.produceTombstones("tombstones", 2);
+    await broker.produce(
+      "tombstones",
+      frames.flatMap((frame) => [frame, Buffer.alloc(0)]),
+    );
+    broker.produceTombstones("tombstones", 1);
+    const url = await emptyDatabase();
+    await loadTopic(url, "tombstones");
+    expect(await dump(url)).toEqual(await rowsOf(frames));
+    expect((await loadTopic(url, "tombstones")).blocks).toBe(0);
+  });
+
   test("a message that is not whole frames is refused with its offset, and what came before it is kept", async () => {
     await broker.createTopic("split");
     const half = Math.floor(frames.length / 2);

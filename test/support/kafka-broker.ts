@@ -177,6 +177,16 @@ ${secure === undefined ? "" : securitySettings(join(directory, "keystore.pem"))}
     await producer.close();
   }
 
+  /** Produces messages without a value, by Kafka's own producer: the library writes an empty one. */
+  produceTombstones(topic: string, count: number): void {
+    const properties = ["parse.key=true", "key.separator=:", "null.marker=NONE"];
+    const settings = ["--bootstrap-server", this.address, "--topic", topic];
+    const program = this.#arguments("kafka.tools.ConsoleProducer", ...settings);
+    const given = properties.flatMap((property) => ["--property", property]);
+    const { status, stderr } = spawnSync("java", [...program, ...given], { input: "key:NONE\n".repeat(count) });
+    if (status !== 0) throw new Error(`Kafka's producer failed: ${stderr}`);
+  }
+
   /** Stops the process, as it is, or continues it. */
   freeze(isFrozen: boolean): void {
     this.#process?.kill(isFrozen ? "SIGSTOP" : "SIGCONT");

@@ -78,7 +78,7 @@ from marketd_client.gen.vega.assets_pb2 import Asset, AssetDetails
 from marketd_client.gen.vega.markets_pb2 import Market
 from marketd_client.gen.vega.vega_pb2 import MarketDepthUpdate, PriceLevel, Trade
 from marketd_client.ledger import ExportCheck
-from marketd_client.stream import SILENCE_MAX_SECONDS
+from marketd_client.stream import SILENCE_MAX_SECONDS, watched
 
 with open(os.environ["CASES"], encoding="utf-8") as file:
     CASES = json.load(file)
@@ -389,6 +389,61 @@ class Proxy:
             target.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
+
+
+class Hanging:
+    """A call whose ``next`` does not return, though it is cancelled: gRPC has such calls, seldom (grpc/grpc#20562)."""
+
+    def __init__(self, *messages):
+        self.messages = iter(messages)
+        self.was_cancelled = threading.Event()
+        self.lets_go = threading.Event()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        for message in self.messages:
+            return message
+        self.lets_go.wait()
+        raise StopIteration
+
+    def cancel(self):
+        self.was_cancelled.set()
+        return True
+
+
+class Watched(unittest.TestCase):
+    def threads(self):
+        return [thread for thread in threading.enumerate() if thread.name == "marketd-stream"]
+
+    def test_a_call_that_does_not_end_is_left_behind(self):
+        call = Hanging(1, 2)
+        self.addCleanup(call.lets_go.set)
+        seen = []
+        with self.assertRaises(grpc.RpcError) as raised:
+            for message in watched(call, threading.Event(), 0.3):
+                seen.append(message)
+        self.assertEqual([*seen, raised.exception.details()], [1, 2, "no message for 0.3 s"])
+        self.assertTrue(call.was_cancelled.is_set())
+
+    def test_stop_ends_a_call_that_does_not_end(self):
+        call, stop = Hanging(1), threading.Event()
+        self.addCleanup(call.lets_go.set)
+        threading.Timer(0.2, stop.set).start()
+        self.assertEqual(list(watched(call, stop, 30)), [1])
+        self.assertTrue(call.was_cancelled.is_set())
+
+    def test_no_thread_stays_of_a_stream_that_is_broken_off(self):
+        for taken in range(20):
+            call = Hanging(*range(30))
+            reader = watched(call, threading.Event(), 30)
+            self.assertEqual([next(reader) for _ in range(taken)], list(range(taken)))
+            reader.close()
+            call.lets_go.set()
+        for thread in self.threads():
+            thread.join(5)
+        self.assertEqual(self.threads(), [])
 
 
 class Calls(unittest.TestCase):

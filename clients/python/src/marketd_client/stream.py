@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import queue
 import threading
 import time
-from typing import Callable, Iterable, Iterator, Optional, Protocol, Sequence, TypeVar
+from typing import Callable, Generic, Iterable, Iterator, Optional, Protocol, Sequence, TypeVar, Union
 
 import grpc
 
@@ -15,7 +16,11 @@ Response = TypeVar("Response")
 #: A stream without a message for this long is given up; a server sends one every 15 seconds.
 SILENCE_MAX_SECONDS = 45.0
 
+#: How soon ``stop`` ends a stream on which nothing arrives.
 _POLL_SECONDS = 0.1
+
+#: Messages that are read before the caller takes them.
+_AHEAD_MAX = 8
 
 
 class FailedCall(Protocol):
@@ -73,43 +78,67 @@ def with_retries(
 
 
 def watched(call: StreamCall[Response], stop: threading.Event, silence_max: float) -> Iterator[Response]:
-    """The messages of one stream. Raises UNAVAILABLE when it is silent for too long."""
-    watch = _Watch(call, stop, silence_max)
-    watch.start()
+    """The messages of one stream, until it ends or ``stop`` is set. Raises UNAVAILABLE when it is silent for too long."""
+    pump = _Pump(call)
+    pump.start()
     try:
         while True:
-            watch.waiting_since = time.monotonic()
-            message = next(call, None)
             # Only the time that we wait counts, not the time that the caller takes over a message.
-            watch.waiting_since = None
-            if message is None:
+            since = time.monotonic()
+            while (arrived := pump.take(_POLL_SECONDS)) is None:
+                if stop.is_set():
+                    return
+                if time.monotonic() - since > silence_max:
+                    raise Broken(f"no message for {silence_max} s")
+            if isinstance(arrived, _End):
+                if arrived.error is not None:
+                    raise arrived.error
                 return
-            yield message
-    except grpc.RpcError:
-        if watch.found_silence:
-            raise Broken(f"no message for {silence_max} s") from None
-        raise
+            if stop.is_set():
+                return
+            yield arrived
     finally:
-        watch.done.set()
-        call.cancel()
+        pump.give_up()
 
 
-class _Watch(threading.Thread):
-    """Cancels a call on which nothing arrives for too long, or that is to stop: a blocked reader cannot do so itself."""
+class _End:
+    """The end of a stream."""
 
-    def __init__(self, call: grpc.Call, stop: threading.Event, silence_max: float) -> None:
-        super().__init__(name="marketd-stream-watch", daemon=True)
-        self.waiting_since: Optional[float] = None
-        self.found_silence = False
-        self.done = threading.Event()
+    def __init__(self, error: Optional[grpc.RpcError]) -> None:
+        self.error = error
+
+
+class _Pump(threading.Thread, Generic[Response]):
+    """Reads a call for another thread: nothing could interrupt that in ``next``, which may hang though it is cancelled."""
+
+    def __init__(self, call: StreamCall[Response]) -> None:
+        super().__init__(name="marketd-stream", daemon=True)
         self._call = call
-        self._stop_reading = stop
-        self._silence_max = silence_max
+        self._arrived: "queue.Queue[Union[Response, _End]]" = queue.Queue(_AHEAD_MAX)
+        self._given_up = threading.Event()
+
+    def take(self, wait_seconds: float) -> Union[Response, _End, None]:
+        """What arrived next, or None after a while."""
+        try:
+            return self._arrived.get(timeout=wait_seconds)
+        except queue.Empty:
+            return None
+
+    def give_up(self) -> None:
+        """Ends the call, and this thread as soon as the call lets it go."""
+        self._given_up.set()
+        self._call.cancel()
+        while self.take(0) is not None:
+            pass
 
     def run(self) -> None:
-        while not self.done.wait(_POLL_SECONDS):
-            since = self.waiting_since
-            self.found_silence = since is not None and time.monotonic() - since > self._silence_max
-            if self.found_silence or self._stop_reading.is_set():
-                self._call.cancel()
-                return
+        end = _End(None)
+        try:
+            for message in self._call:
+                self._arrived.put(message)
+                # A full queue was emptied by now.
+                if self._given_up.is_set():
+                    return
+        except grpc.RpcError as error:
+            end = _End(error)
+        self._arrived.put(end)
