@@ -25,6 +25,9 @@ export interface TradeFilter {
 /** Keys of trades that a page examines at most. Then it is short, with a cursor to go on from. */
 export const tradeKeysMax = 40_000;
 
+/** Branches that one statement reads as far as the page may need of each; of more, a merge reads less. */
+const unionBranchesMax = 4;
+
 /** Values of lists in one statement that merges branches; beyond it the lists are written once, and not for each branch. */
 const valuesPerStatementMax = 256;
 
@@ -165,12 +168,26 @@ async function scanTrades(
     const found = `${pastTradeRows.select} ${sql} LIMIT ${want}`;
     return { rows: await reader.query<PastTradeRow>(found, parameters) };
   }
+  if (selection.rest.sql === "" && selection.branches.length <= unionBranchesMax) {
+    return { rows: await readUnion(reader, selection.branches, range, want) };
+  }
   const { keys: ids, reached } = await mergeBranches(reader, selection, range, want);
   if (ids.length === 0) return { rows: [], reached };
   const rows = await reader.query<PastTradeRow>(
     `${pastTradeRows.select} WHERE id IN (${ids.join(", ")}) AND ${reader.holds}`,
   );
   return { rows: rows.sort((a, b) => compareIds(a.id, b.id, range)), reached };
+}
+
+/** The first trades of all branches, in one statement. */
+async function readUnion(reader: Reader, branches: readonly Branch[], range: IdRange, want: number) {
+  const own = branches.map((branch) => rangeSql(branch, range));
+  const union = own.map(({ sql }) => `(SELECT id FROM trade ${sql} LIMIT ${want})`).join(" UNION ");
+  const order = `ORDER BY id ${range.descending ? "DESC" : "ASC"}`;
+  return reader.query<PastTradeRow>(
+    `${pastTradeRows.select} JOIN (${union} ${order} LIMIT ${want}) AS page USING (id) WHERE ${reader.holds} ${order}`,
+    own.flatMap(({ parameters }) => parameters),
+  );
 }
 
 /** Trades of one value in one index. */
