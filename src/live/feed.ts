@@ -1,9 +1,9 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import type { Failure } from "../domain/failure.js";
-import type { ResponseStream } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
+import { ReaderStream, Waker } from "./reader-stream.js";
 
 /** What streams are of, as the label of their metrics. */
 export const feedKinds = ["market_data", "trades", "candles"] as const;
@@ -80,29 +80,18 @@ export class Retry {
 /** The reason of failures that end the streams of readers that are too far behind. */
 export const readerStalled = "READER_STALLED";
 
-const none: ReadonlyMap<string, string> = new Map();
-
-/** Readers that are woken between two reads of the clock. */
-const wakesPerClockRead = 16;
-
 /** A stream of one reader, which asks its source for what comes behind its place. */
-export class FeedStream<S extends DescMessage = DescMessage> implements ResponseStream<S> {
-  readonly headers = none;
-  readonly trailers = none;
+export class FeedStream<S extends DescMessage = DescMessage> extends ReaderStream<S> {
   readonly #source: FeedSource<S>;
   readonly #totals: FeedTotals;
   readonly #onClose: (stream: FeedStream<S>) => void;
   #place: bigint;
-  #listener: (() => void) | undefined;
-  #failure: Failure | undefined;
-  #closed = false;
-  /** The last `take` was empty, and the listener is to be called. */
-  #waiting = true;
   /** The first message comes at once, also if there is nothing to say, unless the source reads first. */
   #heartbeatDue: boolean;
   #sentAt = performance.now();
 
   constructor(source: FeedSource<S>, place: bigint, totals: FeedTotals, onClose: (stream: FeedStream<S>) => void) {
+    super();
     this.#source = source;
     this.#heartbeatDue = source.readsFirst !== true;
     this.#totals = totals;
@@ -110,25 +99,13 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
     this.#onClose = onClose;
   }
 
-  get ended(): boolean {
-    return this.#closed;
-  }
-
-  get failure(): Failure | undefined {
-    return this.#failure;
-  }
-
   /** Whether messages may wait for the reader. */
   get behind(): boolean {
-    return !this.#waiting && !this.#closed;
-  }
-
-  onReady(listener: () => void): void {
-    this.#listener = listener;
+    return !this.isWaiting && !this.ended;
   }
 
   take(): readonly EncodedResponse<S>[] {
-    if (this.#closed) return [];
+    if (this.ended) return [];
     let responses: readonly EncodedResponse<S>[] = [];
     // A place may lead on without a message: there may be one behind it.
     for (let isMoving = true; isMoving && responses.length === 0; ) {
@@ -138,8 +115,8 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
       this.#place = next.place;
     }
     const isSilent = responses.length === 0;
-    this.#waiting = isSilent && !this.#heartbeatDue;
-    if (this.#waiting) return [];
+    this.isWaiting = isSilent && !this.#heartbeatDue;
+    if (this.isWaiting) return [];
     this.#heartbeatDue = false;
     this.#sentAt = performance.now();
     if (isSilent) responses = [this.#source.heartbeat];
@@ -147,26 +124,13 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
     return responses;
   }
 
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
+  protected left(): void {
     this.#onClose(this);
   }
 
-  /** Ends the stream with an error, at once. */
-  fail(failure: Failure): void {
-    if (this.#closed) return;
-    this.#failure = failure;
-    if (failure.reason === readerStalled) this.#totals.endedBehind++;
-    this.close();
-    this.#listener?.();
-  }
-
-  /** Calls the listener, if the reader waits. */
-  wake(): void {
-    if (!this.#waiting || this.#closed) return;
-    this.#waiting = false;
-    this.#listener?.();
+  override fail(failure: Failure): void {
+    if (!this.ended && failure.reason === readerStalled) this.#totals.endedBehind++;
+    super.fail(failure);
   }
 
   /** Makes an empty message due after a silence. */
@@ -188,17 +152,15 @@ interface OpenSelection {
 /** The streams of one chain, beside those of depth. */
 export class Feeds {
   readonly #limits: LiveLimits;
-  readonly #log: Log;
   readonly #totals: Readonly<Record<FeedKind, FeedTotals>>;
   readonly #open = new Map<string, OpenSelection>();
   readonly #sweeper: NodeJS.Timeout;
-  readonly #queue = new Set<OpenFeed>();
-  #waking = false;
+  readonly #waker: Waker<OpenFeed>;
 
   /** Adds what it counts to `totals`. */
   constructor(limits: LiveLimits, log: Log, totals: Readonly<Record<FeedKind, FeedTotals>>) {
     this.#limits = limits;
-    this.#log = log;
+    this.#waker = new Waker(limits.fanOutSliceMs, (error) => log.error({ err: error }, "a stream's reader failed"));
     this.#totals = totals;
     this.#sweeper = setInterval(() => this.#sweep(), Math.min(limits.sweepIntervalMs, limits.heartbeatMs / 2));
     this.#sweeper.unref();
@@ -218,7 +180,7 @@ export class Feeds {
     const source = selection.source as unknown as FeedSource<S>;
     const stream = new FeedStream(source, place, this.#totals[source.kind], (closed) => {
       selection.streams.delete(closed);
-      this.#queue.delete(closed);
+      this.#waker.delete(closed);
       if (selection.streams.size > 0) return;
       this.#open.delete(key);
       selection.source.ended?.();
@@ -258,35 +220,9 @@ export class Feeds {
     for (const { streams } of [...this.#open.values()]) for (const stream of [...streams]) stream.fail(failure);
   }
 
-  /** Wakes readers in slices, with turns of the event loop in between. */
   #wakeAll(streams: ReadonlySet<OpenFeed>): void {
-    for (const stream of streams) this.#queue.add(stream);
-    if (!this.#waking) this.#wake();
-  }
-
-  #wake(): void {
-    this.#waking = true;
-    const until = performance.now() + this.#limits.fanOutSliceMs;
-    let woken = 0;
-    for (const stream of this.#queue) {
-      this.#queue.delete(stream);
-      this.#wakeOne(stream);
-      if (++woken % wakesPerClockRead === 0 && performance.now() > until) {
-        setImmediate(() => this.#wake());
-        return;
-      }
-    }
-    this.#waking = false;
-  }
-
-  #wakeOne(stream: OpenFeed): void {
-    try {
-      stream.wake();
-    } catch (error) {
-      // One reader's failure does not affect the others.
-      this.#log.error({ err: error }, "a stream's reader failed");
-      stream.close();
-    }
+    this.#waker.add(streams);
+    this.#waker.wake();
   }
 
   #sweep(): void {

@@ -7,11 +7,9 @@ import type { FeedCounts } from "./feed.js";
 import type { LiveLimits } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import { bookStale, type LiveState, marketRedefined, type StateChange } from "./live-state.js";
+import { Waker } from "./reader-stream.js";
 import { depthStream, type StreamKind, type StreamResponse } from "./stream-kind.js";
 import { Subscriber, type SubscriberOwner } from "./subscriber.js";
-
-/** Readers that are woken between two reads of the clock. */
-const wakesPerClockRead = 16;
 
 /** Silent streams are found within a heartbeat divided by this. */
 const sweepsPerHeartbeat = 4;
@@ -41,17 +39,17 @@ export class Hub implements SubscriberOwner {
   messages = 0;
   readonly #state: LiveState;
   readonly #limits: LiveLimits;
-  readonly #log: Log;
   readonly #following = new Map<string, Following>();
   readonly #sweeper: NodeJS.Timeout;
   readonly #heartbeatSweeps: number;
-  #queue: Subscriber[] = [];
-  #waking = false;
+  readonly #waker: Waker<Subscriber>;
 
   constructor(state: LiveState, limits: LiveLimits, log: Log) {
     this.#state = state;
     this.#limits = limits;
-    this.#log = log;
+    this.#waker = new Waker(limits.fanOutSliceMs, (error, { clientAddress }) => {
+      log.error({ err: error, client: clientAddress }, "a depth stream's reader failed");
+    });
     const sweepMs = Math.max(1, Math.min(limits.sweepIntervalMs, Math.floor(limits.heartbeatMs / sweepsPerHeartbeat)));
     this.#heartbeatSweeps = Math.ceil(limits.heartbeatMs / sweepMs);
     this.#sweeper = setInterval(() => this.#sweep(), sweepMs);
@@ -76,14 +74,9 @@ export class Hub implements SubscriberOwner {
         for (const subscriber of [...subscribers]) subscriber.fail(failure);
         continue;
       }
-      if (!subscription.note(change)) continue;
-      for (const subscriber of subscribers) {
-        if (subscriber.queued) continue;
-        subscriber.queued = true;
-        this.#queue.push(subscriber);
-      }
+      if (subscription.note(change)) this.#waker.add(subscribers);
     }
-    if (!this.#waking) this.#wake(0);
+    this.#waker.wake();
   }
 
   /** Ends every stream. No stream may be opened afterwards. */
@@ -116,6 +109,7 @@ export class Hub implements SubscriberOwner {
   }
 
   leave(subscriber: Subscriber): void {
+    this.#waker.delete(subscriber);
     const { key } = subscriber.subscription;
     const following = this.#following.get(key);
     if (following === undefined) return;
@@ -134,35 +128,6 @@ export class Hub implements SubscriberOwner {
       this.#following.set(key, following);
     }
     return following;
-  }
-
-  /** Wakes the queue from `from` on. If a snapshot arrives meanwhile, subscribers that were not woken get it merged. */
-  #wake(from: number): void {
-    this.#waking = true;
-    const until = performance.now() + this.#limits.fanOutSliceMs;
-    let index = from;
-    for (; index < this.#queue.length; index++) {
-      const subscriber = this.#queue[index];
-      if (subscriber === undefined) continue;
-      subscriber.queued = false;
-      this.#wakeOne(subscriber);
-      if (index % wakesPerClockRead === 0 && performance.now() > until) {
-        setImmediate(() => this.#wake(index + 1));
-        return;
-      }
-    }
-    this.#queue = [];
-    this.#waking = false;
-  }
-
-  #wakeOne(subscriber: Subscriber): void {
-    try {
-      subscriber.wake();
-    } catch (error) {
-      // One reader's failure does not affect the others.
-      this.#log.error({ err: error, client: subscriber.clientAddress }, "a depth stream's reader failed");
-      subscriber.close();
-    }
   }
 
   #sweep(): void {

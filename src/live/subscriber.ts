@@ -1,10 +1,8 @@
 import type { Codec } from "../domain/encoded-response.js";
-import type { Failure } from "../domain/failure.js";
-import type { ResponseStream } from "../domain/service.js";
 import type { Cohort, Subscription } from "./cohort.js";
+import { ReaderStream } from "./reader-stream.js";
 import type { StreamResponse } from "./stream-kind.js";
 
-const none: ReadonlyMap<string, string> = new Map();
 const nothing: readonly StreamResponse[] = [];
 
 /** What a subscriber needs of its hub. */
@@ -17,16 +15,9 @@ export interface SubscriberOwner {
 }
 
 /** One reader of a depth stream. Its cohort knows what it was sent last; it stores no updates. */
-export class Subscriber implements ResponseStream<StreamResponse["schema"]> {
-  readonly headers = none;
-  readonly trailers = none;
+export class Subscriber extends ReaderStream<StreamResponse["schema"]> {
   readonly #owner: SubscriberOwner;
   #cohort: Cohort;
-  #listener: (() => void) | undefined;
-  #failure: Failure | undefined;
-  #closed = false;
-  /** The last `take` was empty, and the listener is to be called. */
-  #waiting = true;
   /** An empty message is due: as the first message if there is no update, and after silence. */
   #heartbeatDue: boolean;
   #sentSweep: number;
@@ -34,8 +25,6 @@ export class Subscriber implements ResponseStream<StreamResponse["schema"]> {
   #preparing: readonly StreamResponse[] | undefined;
   #prepared: readonly StreamResponse[] | undefined;
   #thrown: { readonly thrown: unknown } | undefined;
-  /** In the hub's queue of subscribers to wake. */
-  queued = false;
 
   constructor(
     owner: SubscriberOwner,
@@ -44,6 +33,7 @@ export class Subscriber implements ResponseStream<StreamResponse["schema"]> {
     readonly clientAddress: string,
     readonly codec: Codec,
   ) {
+    super();
     this.#owner = owner;
     this.#cohort = newSubscribers;
     subscription.move(undefined, newSubscribers);
@@ -51,33 +41,21 @@ export class Subscriber implements ResponseStream<StreamResponse["schema"]> {
     this.#sentSweep = owner.sweeps;
   }
 
-  get ended(): boolean {
-    return this.#closed;
-  }
-
-  get failure(): Failure | undefined {
-    return this.#failure;
-  }
-
   /** Whether updates are pending. */
   get behind(): boolean {
     return this.#cohort.behind;
   }
 
-  onReady(listener: () => void): void {
-    this.#listener = listener;
-  }
-
   take(): readonly StreamResponse[] {
-    if (this.#closed) return nothing;
+    if (this.ended) return nothing;
     if (this.#thrown !== undefined) throw this.#thrown.thrown;
     const prepared = this.#prepared;
     const isIdle = !this.#cohort.behind && !this.#heartbeatDue;
     if (this.#preparing !== undefined || (prepared === undefined && isIdle)) {
-      this.#waiting = true;
+      this.isWaiting = true;
       return nothing;
     }
-    this.#waiting = false;
+    this.isWaiting = false;
     this.#sentSweep = this.#owner.sweeps;
     this.#heartbeatDue = false;
     this.#prepared = undefined;
@@ -93,7 +71,7 @@ export class Subscriber implements ResponseStream<StreamResponse["schema"]> {
 
   /** Whatever changes meanwhile is merged, and follows. */
   #prepare(responses: readonly StreamResponse[], encoding: readonly Promise<void>[]): void {
-    this.#waiting = true;
+    this.isWaiting = true;
     this.#preparing = responses;
     Promise.all(encoding).then(
       () => {
@@ -109,26 +87,9 @@ export class Subscriber implements ResponseStream<StreamResponse["schema"]> {
     );
   }
 
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
+  protected left(): void {
     this.subscription.move(this.#cohort, undefined);
     this.#owner.leave(this);
-  }
-
-  /** Ends the stream with an error, at once. */
-  fail(failure: Failure): void {
-    if (this.#closed) return;
-    this.#failure = failure;
-    this.close();
-    this.#listener?.();
-  }
-
-  /** Calls the listener, if the reader waits. */
-  wake(): void {
-    if (!this.#waiting || this.#closed) return;
-    this.#waiting = false;
-    this.#listener?.();
   }
 
   /** Called at every sweep: makes an empty message due after `heartbeatSweeps` sweeps without a message. */
