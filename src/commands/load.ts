@@ -92,7 +92,7 @@ async function loadInTurn(
   const { log, signal } = shared;
   for (;;) {
     const turn = new AbortController();
-    const sources = openSources(config, { ...shared, signal: AbortSignal.any([signal, turn.signal]) });
+    const sources = openSources(config, { ...shared, signal: AbortSignal.any([signal, turn.signal]) }, progress);
     const onProgress = (now: () => LoadProgress) => progress.update(() => progressText(now()));
     try {
       const keep = { keepBooks, keepTrades };
@@ -106,13 +106,20 @@ async function loadInTurn(
   }
 }
 
-async function* openSources(config: Config<"load">, { log, status, signal }: Shared): AsyncGenerator<Source> {
+async function* openSources(
+  config: Config<"load">,
+  { log, status, signal }: Shared,
+  progress: ProgressLine,
+): AsyncGenerator<Source> {
   const last = config.sources.length - 1;
   for (const [index, path] of config.sources.entries()) {
     const follow = config.follow && index === last;
     if (path === "-") yield streamSource(process.stdin, "standard input");
     else if (isKafkaUrl(path)) yield await kafkaSource(path, { follow, log, signal, watch: status.watch("source") });
-    else yield await fileSource(path, { follow, signal });
+    else {
+      const onCheck = (share: number) => progress.update(() => `checking ${path}: ${Math.floor(100 * share)}%`);
+      yield await fileSource(path, { follow, signal, onCheck });
+    }
   }
 }
 

@@ -23,6 +23,17 @@ export class EventOrder {
     return this.#due;
   }
 
+  /** If any event may be first: the least of these messages, which may be in any order. */
+  begin(messages: readonly Buffer[]): void {
+    if (this.#due !== undefined) return;
+    for (const message of messages) {
+      for (let at = 0; at < message.length; at += lengthBytes + message.readUInt32BE(at)) {
+        const sequence = message.readBigUInt64BE(at + lengthBytes);
+        if (this.#due === undefined || sequence < this.#due) this.#due = sequence;
+      }
+    }
+  }
+
   /** Goes on with a message of whole frames. With `seeks`, everything before the event that is due is left out. */
   take(message: Buffer, seeks: boolean): InOrder {
     let from = seeks ? undefined : 0;

@@ -171,6 +171,7 @@ class KafkaTopic {
   #consumer: Consumer;
   #connects = 0;
   #isLost = false;
+  #topicId: string | undefined;
   /** After the last message that may be read, and before the next one that is read. */
   #newest: bigint | undefined;
   #offset = 0n;
@@ -389,7 +390,7 @@ class KafkaTopic {
     return messagesOf(found?.records ?? [], found?.abortedTransactions ?? [], offset);
   }
 
-  /** @throws OperatorError for a partition that does not exist */
+  /** @throws OperatorError for a partition that does not exist, or for another topic of the name: its offsets are others */
   async #leader(consumer: Consumer): Promise<{ readonly topicId: string; readonly leader: number }> {
     const { topic, partition } = this.#address;
     const metadata = await consumer.metadata({ topics: [topic] });
@@ -398,6 +399,12 @@ class KafkaTopic {
     if (found === undefined || leader === undefined) {
       throw new OperatorError(
         `topic ${topic} has ${found?.partitionsCount ?? 0} partitions, and not number ${partition}`,
+      );
+    }
+    this.#topicId ??= found.id;
+    if (found.id !== this.#topicId) {
+      throw new OperatorError(
+        `topic ${topic} was deleted and made again; start the load again, and it goes on with the event that the database needs`,
       );
     }
     return { topicId: found.id, leader };
@@ -426,6 +433,7 @@ interface BatchInOrder {
 function inOrder(order: EventOrder, messages: readonly Message[], seeks: boolean): BatchInOrder {
   const broken = messages.find(({ value }) => !areWholeFrames(value));
   const whole = broken === undefined ? messages : messages.slice(0, messages.indexOf(broken));
+  order.begin(whole.map(({ value }) => value));
   const found: Buffer[] = [];
   const find = (from: number): boolean =>
     whole.slice(from).some(({ value }) => {

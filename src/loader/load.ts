@@ -29,7 +29,7 @@ import { describeFirstPast, readHistoryStart } from "./history-start.js";
 import { LedgerTextWriter } from "./ledger-text.js";
 import type { LoadStatus } from "./load-status.js";
 import { type LoadProgress, type LoadSummary, ProgressMeter } from "./load-summary.js";
-import { outageMsMax, type RetryOptions, startRetries, withRetries } from "./retry.js";
+import { behindMsMax, outageMsMax, type RetryOptions, startRetries, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
 import { beatIntervalMs, Turn } from "./standby.js";
 import { TableSums } from "./table-sums.js";
@@ -49,12 +49,6 @@ export const stopMsMax = 10_000;
 
 /** … and is aborted sooner if the database is silent for this long. */
 export const stopSilenceMsMax = 2_000;
-
-/**
- * How long a server may hold less than what was committed, in milliseconds: a balancer may lead to a cluster node that
- * was cut off and catches up. After that the blocks count as lost.
- */
-export const behindMsMax = 30_000;
 
 /** Options of {@link load}. */
 export interface LoadOptions {

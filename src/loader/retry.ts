@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { OperatorError } from "../domain/operator-error.js";
-import { databaseProblem, isNobodyThere, isPassing } from "../store/connection/database-error.js";
+import { databaseProblem, isNobodyThere, isPassing, ServerBehindError } from "../store/connection/database-error.js";
 import type { Log } from "../telemetry/log.js";
 import type { OutageWatch } from "./load-status.js";
 
@@ -12,6 +12,12 @@ export const retryPauseMsMax = 500;
 
 /** How long the loader tries before it gives up, in milliseconds. A restart or a fail-over takes less. */
 export const outageMsMax = 600_000;
+
+/**
+ * How long a server may hold less than what was committed, in milliseconds: a balancer may lead to a cluster node that
+ * was cut off and catches up. After that the blocks count as lost.
+ */
+export const behindMsMax = 30_000;
 
 /** How long the loader tries at its start, in milliseconds. */
 export const startOutageMsMax = 60_000;
@@ -79,7 +85,8 @@ class Outage {
     if (performance.now() - this.#since >= maxMs) {
       throw new OperatorError(`${problem}; tried for ${maxMs / 1_000} s`, 1, error);
     }
-    if (problem !== this.#problem) log.warn(`${problem}; trying again for up to ${maxMs / 1_000} s`);
+    const triedMs = error instanceof ServerBehindError ? Math.min(behindMsMax, maxMs) : maxMs;
+    if (problem !== this.#problem) log.warn(`${problem}; trying again for up to ${triedMs / 1_000} s`);
     this.#problem = problem;
     await sleep(this.#pauseMs, undefined, signal === undefined ? {} : { signal }).catch(() => {
       const message = `stopped with blocks that were not written: ${problem}; load again to continue`;

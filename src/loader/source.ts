@@ -15,6 +15,9 @@ export const followIntervalMs = 50;
 /** How often it is checked that a file that is followed is still the one of that name. */
 export const followCheckIntervalMs = 1_000;
 
+/** What every compressed recording begins with. */
+const gzipMagic = Buffer.from([0x1f, 0x8b]);
+
 /** A recording's bytes, compressed or not, in chunks of any size. */
 export interface Source {
   /** For messages. */
@@ -39,6 +42,8 @@ export interface FileSourceOptions {
   /** Wait for more at the end of the file. Only plain recordings can be followed, not compressed ones. */
   readonly follow?: boolean;
   readonly signal?: AbortSignal;
+  /** Tells how much of a compressed file was looked at before it is loaded, 0 to 1. */
+  readonly onCheck?: (share: number) => void;
 }
 
 /** A file, or anything else that has a name and gives bytes. @throws RecordingError when it cannot be read */
@@ -50,7 +55,10 @@ export async function fileSource(path: string, options: FileSourceOptions = {}):
     if (found.isDirectory()) throw new RecordingError(`${path}: is a directory, not a recording`);
     const followed = options.follow === true;
     const totalBytes = followed || !found.isFile() ? undefined : found.size;
-    const bytes = found.isFIFO() ? readPipe(path, options) : readFile(path, options);
+    const isChecked = found.isFile() && !followed;
+    const bytes = isChecked
+      ? readChecked(path, found.size, options)
+      : (found.isFIFO() ? readPipe : readFile)(path, options);
     return { name: path, bytes, totalBytes, followed };
   } catch (error) {
     if (error instanceof RecordingError) throw error;
@@ -63,6 +71,39 @@ export async function fileSource(path: string, options: FileSourceOptions = {}):
 /** Standard input, or anything else that gives bytes. */
 export function streamSource(bytes: AsyncIterable<Uint8Array>, name: string): Source {
   return { name, bytes, totalBytes: undefined, followed: false };
+}
+
+/**
+ * The bytes of a file. All of one that is compressed is read before: what is wrong in it often shows only in the checksum
+ * at its end, and what was loaded until then could not be taken back. What comes behind a right end does no harm.
+ */
+async function* readChecked(path: string, size: number, options: FileSourceOptions): AsyncGenerator<Uint8Array> {
+  if (await isCompressed(path)) {
+    let read = 0;
+    const bytes = counted(Buffer.alloc(0), readFile(path, options), (more) => {
+      read += more;
+      options.onCheck?.(read / size);
+    });
+    try {
+      for await (const _ of gunzip(bytes, path));
+    } catch (error) {
+      // One that was stopped meanwhile seems to be cut.
+      if (options.signal?.aborted === true) return;
+      const isWrong = error instanceof RecordingError && error.cause !== undefined;
+      if (isWrong) throw new RecordingError(`${error.message}; nothing of it was loaded`, error);
+    }
+  }
+  yield* readFile(path, options);
+}
+
+async function isCompressed(path: string): Promise<boolean> {
+  const file = await open(path);
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(gzipMagic.length));
+    return bytesRead === gzipMagic.length && buffer.equals(gzipMagic);
+  } finally {
+    await file.close();
+  }
 }
 
 async function* readFile(path: string, { follow, signal }: FileSourceOptions): AsyncGenerator<Uint8Array> {
@@ -128,14 +169,14 @@ export async function* plainBytes(source: Source, onRead: (bytes: number) => voi
   const chunks = source.bytes[Symbol.asyncIterator]();
   try {
     let head = Buffer.alloc(0);
-    while (head.length < 2) {
+    while (head.length < gzipMagic.length) {
       const next = await chunks.next();
       if (next.done === true) break;
       onRead(next.value.length);
       head = Buffer.concat([head, next.value]);
     }
     const rest = counted(head, chunks, onRead);
-    if (head[0] !== 0x1f || head[1] !== 0x8b) yield* rest;
+    if (!head.subarray(0, gzipMagic.length).equals(gzipMagic)) yield* rest;
     else if (!source.followed) yield* gunzip(rest, source.name);
     else throw new RecordingError(`${source.name}: is compressed; only a plain recording can be followed`);
   } finally {

@@ -292,7 +292,7 @@ describe("what cannot be done ends with 1", () => {
     writeFileSync(damaged, gzipSync(smallNetwork().bytes()).fill(0, 20, 40));
     expect(await load(damaged)).toMatchObject({
       code: 1,
-      error: `marketd: ${damaged}: the compressed file is damaged\n`,
+      error: `marketd: ${damaged}: the compressed file is damaged; nothing of it was loaded\n`,
     });
     expect(await run(["simulate", "--out", join(folder, "none", "file")])).toMatchObject({
       code: 1,

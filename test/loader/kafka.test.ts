@@ -81,6 +81,35 @@ describe.runIf(hasKafka())("a topic of Kafka", () => {
     expect((await loadTopic(url, "again")).blocks).toBe(0);
   });
 
+  test("the first events of a topic may have changed places", async () => {
+    await broker.createTopic("swapped-first");
+    const [first = Buffer.alloc(0), second = Buffer.alloc(0), ...others] = frames;
+    await broker.produce("swapped-first", [second, ...others.slice(0, 30).reverse(), first, ...others.slice(30)]);
+    const url = await emptyDatabase();
+    await loadTopic(url, "swapped-first");
+    expect(await dump(url)).toEqual(await rowsOf(frames));
+  });
+
+  test("a topic that is deleted and made again ends a load that follows, and the next one goes on", async () => {
+    await broker.createTopic("made-again");
+    const half = frames.slice(0, Math.floor(frames.length / 2));
+    await broker.produce("made-again", half);
+    const url = await emptyDatabase();
+    const follower = new Follower(url, `kafka://${broker.address}/made-again`);
+    try {
+      await follower.reaches(half.at(-1)?.readBigUInt64BE(4));
+      await broker.deleteTopic("made-again");
+      await broker.createTopic("made-again");
+      // As many messages as there were, so that no offset tells.
+      await broker.produce("made-again", frames.slice(half.length, 2 * half.length));
+      await expect.poll(() => follower.printed, { timeout: 60_000 }).toContain("was deleted and made again");
+    } finally {
+      await follower.end("SIGKILL");
+    }
+    await loadTopic(url, "made-again");
+    expect(await dump(url)).toEqual(await rowsOf(frames.slice(0, 2 * half.length)));
+  });
+
   test("messages may be compressed", async () => {
     await broker.createTopic("compressed");
     const kinds = ["gzip", "snappy", "lz4", "none"] as const;

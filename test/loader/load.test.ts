@@ -47,6 +47,34 @@ function loadBytes(bytes: Uint8Array, options: Partial<LoadOptions> = {}): Promi
   return load({ database: url, sources: [streamSource(inChunks(bytes), "test")], log, ...options });
 }
 
+it("loads nothing of a compressed file with a wrong bit, wherever it is, and the right file afterwards", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "marketd-damaged-"));
+  const shape = { seed: 3, markets: 2, parties: 6, ordersPerBlock: 4, entriesPerBlock: 30, blocks: 120 };
+  const whole = gzipSync(Buffer.concat([...simulate(shape)]));
+  const path = join(folder, "recording.gz");
+  const loadFile = async () => load({ database: url, sources: [await fileSource(path)], log });
+  writeFileSync(path, whole);
+  await loadFile();
+  const right = await dump(url);
+  try {
+    for (let number = 0; number < 12; number++) {
+      await emptyStore(store);
+      const damaged = Buffer.from(whole);
+      // Behind the header, whose bits do not all matter.
+      const at = 10 + Math.floor(((number + Math.random()) / 12) * (whole.length - 10));
+      damaged[at] = (damaged[at] ?? 0) ^ (1 << (number % 8));
+      writeFileSync(path, damaged);
+      const place = `bit ${number % 8} of byte ${at}`;
+      await expect(loadFile(), place).rejects.toThrow(/: the compressed file (is damaged|ends in the middle)/);
+      writeFileSync(path, whole);
+      await loadFile();
+      expect(await dump(url), place).toEqual(right);
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
 describe("errors, each with its place", () => {
   const two = () => new RecordingBuilder().block(1, 10n).block(2, 20n);
   const skipTo = (sequence: bigint) => {

@@ -163,6 +163,12 @@ ${secure === undefined ? "" : securitySettings(join(directory, "keystore.pem"))}
     await admin.close();
   }
 
+  async deleteTopic(topic: string): Promise<void> {
+    const admin = new Admin({ clientId: "test", bootstrapBrokers: [this.address], retries: 20, retryDelay: 250 });
+    await admin.deleteTopics({ topics: [topic] });
+    await admin.close();
+  }
+
   /** Produces messages to partition 0, in this order. */
   async produce(
     topic: string,
