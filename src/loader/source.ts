@@ -87,7 +87,7 @@ async function* readChecked(path: string, size: number, options: FileSourceOptio
     try {
       for await (const _ of gunzip(bytes, path));
     } catch (error) {
-      // One that was stopped meanwhile seems to be cut.
+      // One that was stopped meanwhile seems to be cut. What else went wrong, the next reading meets.
       if (options.signal?.aborted === true) return;
       const isWrong = error instanceof RecordingError && error.cause !== undefined;
       if (isWrong) throw new RecordingError(`${error.message}; nothing of it was loaded`, error);

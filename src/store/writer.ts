@@ -26,10 +26,11 @@ export const idleTransactionSeconds = 10;
 export const idleConnectionSeconds = 30;
 
 /**
- * The server ends a session that does not send the rest of what it has started, such as the rows of a LOAD DATA, after
- * twice this many seconds, where no ConnectionProbe does earlier: behind a balancer it may not reach that server.
+ * The server ends a session that does not send the rest of what it has started, such as the rows of a LOAD DATA, once nothing
+ * has arrived for twice this many seconds. It counts as working meanwhile, so that nothing else tells that its connection
+ * has died: over a slow network rows arrive long after they left the loader.
  */
-export const restOfStatementSeconds = 3;
+export const restOfStatementSeconds = 1;
 
 /** MariaDB only: the longest time of one statement at the server, in seconds. A full disk can block one forever. */
 export const serverStatementSeconds = 300;

@@ -434,6 +434,14 @@ class Watched(unittest.TestCase):
         self.assertEqual(list(watched(call, stop, 30)), [1])
         self.assertTrue(call.was_cancelled.is_set())
 
+    def test_any_error_of_a_call_is_raised_at_once(self):
+        class Broken(Hanging):
+            def __next__(self):
+                raise ValueError("closed")
+
+        with self.assertRaisesRegex(ValueError, "^closed$"):
+            list(watched(Broken(), threading.Event(), 30))
+
     def test_no_thread_stays_of_a_stream_that_is_broken_off(self):
         for taken in range(20):
             call = Hanging(*range(30))

@@ -17,9 +17,6 @@ export const probePauseMs = 250;
 /** The time in which data that the server has sent must arrive, in milliseconds. */
 export const probeGraceMs = 100;
 
-/** States of a session that waits for the rest of a statement, in MariaDB's words and in MySQL's. */
-const waitingStates = ["Reading from net", "Receiving from client"];
-
 /** Identifies a server. Behind a balancer the probe may reach another one, which does not know our session. */
 const serverName = asText("CONCAT_WS(':', @@hostname, @@port, @@server_id)");
 
@@ -100,14 +97,12 @@ export class ConnectionProbe {
     }
   }
 
-  /** Whether this server has no session of ours, or one that waits for us. */
+  /** Whether this server has no session of ours, or one with nothing to do. */
   async #isIdle(connection: Connection): Promise<boolean> {
-    const ofSession = (column: string): string =>
-      asText(`(SELECT ${column} FROM information_schema.processlist WHERE id = ${this.threadId})`);
-    const [row] = await connection.query<{ server: string; command: string | null; state: string | null }>(
-      `SELECT ${serverName} AS server, ${ofSession("command")} AS command, ${ofSession("state")} AS state`,
+    const [row] = await connection.query<{ server: string; command: string | null }>(
+      `SELECT ${serverName} AS server,
+        ${asText(`(SELECT command FROM information_schema.processlist WHERE id = ${this.threadId})`)} AS command`,
     );
-    if (row?.server !== this.server) return false;
-    return row.command === null || row.command === "Sleep" || waitingStates.includes(row.state ?? "");
+    return row?.server === this.server && (row.command === null || row.command === "Sleep");
   }
 }

@@ -104,7 +104,7 @@ def watched(call: StreamCall[Response], stop: threading.Event, silence_max: floa
 class _End:
     """The end of a stream."""
 
-    def __init__(self, error: Optional[grpc.RpcError]) -> None:
+    def __init__(self, error: Optional[Exception]) -> None:
         self.error = error
 
 
@@ -139,6 +139,6 @@ class _Pump(threading.Thread, Generic[Response]):
                 # A full queue was emptied by now.
                 if self._given_up.is_set():
                     return
-        except grpc.RpcError as error:
+        except Exception as error:
             end = _End(error)
         self._arrived.put(end)
