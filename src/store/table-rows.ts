@@ -83,14 +83,15 @@ export async function* readInOrder<R extends { [K in keyof R]: ColumnValue }>(
   }
 }
 
-/** Rows of one statement, so that it fits the smallest packet that a server allows. */
+/** Rows of one statement. */
 export const rowsPerStatementMax = 500;
 
 /**
- * Bytes of binary values in one statement, except for a single larger row. The driver writes them in hexadecimal, which
- * doubles them; servers allow 16 MiB by default.
+ * Bytes of the values in one statement, except for a single larger row, as the driver writes them: binary ones in
+ * hexadecimal, which doubles them. A server shows a session as idle until all of a statement has arrived, and one that
+ * is idle for longer than `probeAfterMs` is taken for dead: over 2 Mbit/s this takes half of that time.
  */
-export const statementBytesMax = 4 * 1024 * 1024;
+export const statementBytesMax = 128 * 1024;
 
 /** Writes rows. A row whose key is there already takes its place, or is left out where the first one stays. */
 export async function writeRows<R>(
@@ -122,12 +123,18 @@ function insertSql({ table, columns }: Pick<TableRows<never>, "table" | "columns
   return `INSERT INTO ${table} (${columns.join(", ")}) VALUES ${Array(rows).fill(row).join(", ")}`;
 }
 
+/** The bytes of a value in a statement, about. */
+function bytesOf(value: Parameter): number {
+  if (value instanceof Uint8Array) return 2 * value.length;
+  return typeof value === "string" ? value.length : 8;
+}
+
 /** Splits the rows into parts that each fit one statement. */
 function* statementsOf(rows: readonly (readonly Parameter[])[]): Generator<readonly (readonly Parameter[])[]> {
   let part: (readonly Parameter[])[] = [];
   let bytes = 0;
   for (const row of rows) {
-    const rowBytes = row.reduce<number>((sum, value) => sum + (value instanceof Uint8Array ? value.length : 0), 0);
+    const rowBytes = row.reduce<number>((sum, value) => sum + bytesOf(value), 0);
     if (part.length === rowsPerStatementMax || (part.length > 0 && bytes + rowBytes > statementBytesMax)) {
       yield part;
       part = [];

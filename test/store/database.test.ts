@@ -8,6 +8,8 @@ import { groupConcatBytesMax } from "../../src/store/connection/driver-options.j
 import { type Database, openDatabase, readInSnapshot } from "../../src/store/database.js";
 import { readEntries } from "../../src/store/ledger-entry-table.js";
 import { migrate } from "../../src/store/migrate.js";
+import { insertRows, loadRows, rowTable } from "../../src/store/table-rows.js";
+import { openWriter } from "../../src/store/writer.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { HalfOpenProxy } from "../support/half-open-proxy.js";
@@ -178,4 +180,23 @@ it("gives up a server that is silent while it connects, not one that takes its t
   proxy.revive();
   (await open()).destroy();
   await proxy.close();
+});
+
+it("writes over a slow network, and takes no statement that arrives slowly for a dead connection", async () => {
+  const proxy = await HalfOpenProxy.before(url);
+  const writer = await openWriter(proxy.url);
+  proxy.bytesPerSecond = 256 * 1024;
+  const body = Buffer.alloc(1_200, "x");
+  const table = rowTable<{ id: number; body: Uint8Array }>("v", 1, ["id", "body"]);
+  const rows = (first: number) => Array.from({ length: 400 }, (_, i) => ({ id: first + i, body }));
+  const lines = rows(2_000).map(({ id }) => `${id}\t${body}\n`);
+  await writer.transaction(async (connection) => {
+    await insertRows(connection, table, rows(1_000));
+    const text = { bytes: Buffer.from(lines.join("")), rows: lines.length };
+    await loadRows(connection, "v", "id, body", text);
+  });
+  writer.close();
+  await proxy.close();
+  const written = "SELECT CAST(COUNT(*) AS SIGNED) AS n FROM v WHERE id >= 1000 AND body = ?";
+  expect(await database.query(written, [body])).toEqual([{ n: 800n }]);
 });

@@ -1,5 +1,9 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, connect as netConnect, type Server, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** In how many pieces what a slow network takes a second for arrives. */
+const piecesPerSecond = 20;
 
 /**
  * Stands between a client and its database, and falls silent as a machine does that loses its power: connections stay
@@ -10,6 +14,8 @@ export class HalfOpenProxy {
   readonly url: string;
   /** Each reply of the database arrives so much later. */
   replyDelayMs = 0;
+  /** How fast what a client sends arrives. */
+  bytesPerSecond = Number.POSITIVE_INFINITY;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   #generation = 0;
@@ -78,7 +84,7 @@ export class HalfOpenProxy {
         this.die();
         trigger.reached();
       }
-      if (this.#generation === generation) database.write(chunk);
+      if (this.#generation === generation) void this.#pass(chunk, client, database);
     });
     database.on("data", (chunk) => {
       this.#reply(() => {
@@ -93,6 +99,17 @@ export class HalfOpenProxy {
     client.on("close", end);
     // Behind what the database said last: an error, often.
     database.on("close", () => this.#reply(end));
+  }
+
+  /** Nothing more is read of the client until all of this has been passed on. */
+  async #pass(chunk: Buffer, client: Socket, database: Socket): Promise<void> {
+    const pieceBytes = Math.ceil(this.bytesPerSecond / piecesPerSecond);
+    if (Number.isFinite(pieceBytes)) client.pause();
+    for (let at = 0; at < chunk.length; at += pieceBytes) {
+      if (Number.isFinite(pieceBytes)) await sleep(1_000 / piecesPerSecond);
+      database.write(chunk.subarray(at, at + pieceBytes));
+    }
+    client.resume();
   }
 
   #reply(pass: () => void): void {
