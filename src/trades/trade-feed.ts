@@ -140,9 +140,10 @@ export class TradeFeed implements FeedSource<Schema> {
   #knownAt = -1n;
   /** Why there are no trades any more. */
   #failure: Failure | undefined;
-  /** What was read of the table for readers that are behind. */
-  readonly #past = new Map<bigint, Messages>();
-  readonly #reading = new Set<bigint>();
+  /** What was read of the table for readers that are behind, until all that waited for it have it. */
+  readonly #past = new Map<bigint, { readonly messages: Messages; readonly waiting: Set<FeedReader> }>();
+  /** Who waits for a read of the table that goes on, by its place. */
+  readonly #reading = new Map<bigint, Set<FeedReader>>();
 
   constructor(follower: TradeFollower, { marketIds, partyIds }: TradeSelection, wakeAll: () => void) {
     this.#follower = follower;
@@ -180,11 +181,12 @@ export class TradeFeed implements FeedSource<Schema> {
       return { responses: [], place };
     }
     const past = this.#past.get(place);
-    this.#past.delete(place);
+    past?.waiting.delete(reader);
+    if (past?.waiting.size === 0) this.#past.delete(place);
     const { reached } = this.#follower;
     if (reached !== this.#knownAt) this.#known.clear();
     this.#knownAt = reached;
-    const known = past ?? this.#known.get(place);
+    const known = past?.messages ?? this.#known.get(place);
     if (known !== undefined) return known;
     // The reader came with a block that the follower has not read yet.
     if (place >= reached) return { responses: [], place };
@@ -198,15 +200,17 @@ export class TradeFeed implements FeedSource<Schema> {
     return messages;
   }
 
-  /** Reads what comes behind a place that is no longer in memory, and wakes who waits for it. */
+  /** Reads what comes behind a place that is no longer in memory, once for all readers that wait for it. */
   #catchUp(place: bigint, reader: FeedReader): void {
+    const waiting = this.#reading.get(place) ?? new Set();
+    waiting.add(reader);
     if (this.#reading.has(place)) return;
-    this.#reading.add(place);
+    this.#reading.set(place, waiting);
     const bound = this.#follower.reached;
     this.#follower.read(place, bound, tradesPerRead).then(
       (trades) => {
         const last = trades.length < tradesPerRead ? bound : (trades.at(-1)?.id ?? bound);
-        this.#past.set(place, { responses: this.#pack(trades), place: last });
+        this.#past.set(place, { messages: { responses: this.#pack(trades), place: last }, waiting });
         const [oldest = place] = this.#past.keys();
         if (this.#past.size > readsHeldMax) this.#past.delete(oldest);
         this.#reading.delete(place);
@@ -214,7 +218,7 @@ export class TradeFeed implements FeedSource<Schema> {
       },
       (error: unknown) => {
         this.#reading.delete(place);
-        if (isNotKept(error)) reader.fail(error);
+        if (isNotKept(error)) for (const each of waiting) each.fail(error);
         else setTimeout(this.#wakeAll, retryMs).unref();
       },
     );
