@@ -62,6 +62,7 @@ const include = isOtherServer ? databaseTests() : ["test/**/*.test.ts"];
 export default defineConfig({
   test: {
     globalSetup: ["test/support/global-setup.ts"],
+    setupFiles: ["test/support/generated-sizes.ts"],
     maxWorkers: availableParallelism() + waitingFiles,
     sequence: { sequencer: LongestFirst },
     ...patience,

@@ -47,7 +47,7 @@ const plan = fc.record({
 
 const story = fc.record({
   blocks: fc.array(block, { maxLength: 12 }),
-  plans: fc.array(plan, { minLength: 8, maxLength: 16, size: "max" }),
+  plans: fc.array(plan, { minLength: 8, maxLength: 16 }),
   wide: fc.integer({ min: 0, max: 7 }).map((n) => n === 0),
 });
 

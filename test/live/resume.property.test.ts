@@ -304,7 +304,7 @@ class Run {
 test("a reader that resumes at any process gets what it misses, once", async () => {
   let resumed = 0;
   await fc.assert(
-    fc.asyncProperty(fc.array(step, { maxLength: 80, size: "max" }), async (steps) => {
+    fc.asyncProperty(fc.array(step, { maxLength: 80 }), async (steps) => {
       const run = new Run();
       for (const one of steps) await run.run(one);
       await run.finish();

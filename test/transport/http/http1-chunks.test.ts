@@ -1,3 +1,4 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import http, { type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -109,6 +110,34 @@ describe("a stream of the HTTP API over HTTP/1.1, byte by byte", () => {
     };
     await connection.send(rawGet("/api/v2/ledgerentry/export?partyId=p&assetId=a", "Accept: text/csv"));
     expect(await bodyUntil("0\r\n\r\n")).toBe(`${chunk("a,b\n")}0\r\n\r\n`);
+  });
+
+  test("a connection has no more listeners after many streams than after one", async () => {
+    const sockets: Socket[] = [];
+    const keep = (message: unknown): void => {
+      sockets.push((message as { readonly socket: Socket }).socket);
+    };
+    subscribe("net.server.socket", keep);
+    const polling = await RawConnection.open(server.address.port);
+    await expect.poll(() => sockets.length).toBe(1);
+    unsubscribe("net.server.socket", keep);
+    service.onOpen = (stream) => {
+      stream.give(depthUpdate(1n));
+      stream.ended = true;
+    };
+    const listenersAfter = async (streams: number) => {
+      for (let n = 0; n < streams; n++) {
+        await polling.send(request);
+        expect((await polling.anyResponse()).status).toBe(200);
+      }
+      // Its turn comes when the response before has left.
+      await polling.send(rawGet("/healthz"));
+      await polling.response();
+      return sockets.flatMap((socket) => socket.eventNames().map((name) => [name, socket.listenerCount(name)]));
+    };
+    const afterOne = await listenersAfter(1);
+    expect(await listenersAfter(20)).toEqual(afterOne);
+    polling.close();
   });
 
   test("the next response of the connection begins behind the end, also if its request was there before", async () => {
