@@ -19,6 +19,9 @@ const sliceGrowthMax = 4;
 /** The first slice is this part of the whole time with entries. */
 const firstSliceShare = 64n;
 
+/** Servers behind one address that are asked for a slice's rows, if they are behind the one that sent them. */
+const confirmationsMax = 3;
+
 /** Consecutive slices that may fail verification. */
 const mismatchesMax = 3;
 /** Consecutive attempts that may end without a complete slice, although bytes arrived. */
@@ -97,7 +100,7 @@ function requestOf({ partyId, assetId }: LedgerSubject, startNs: bigint | undefi
 
 /**
  * An export in consecutive slices of block time, so that a broken connection costs one slice. Each slice is a separate
- * export, and counts once it matches the server's summary.
+ * export, and counts once it matches the server's summary, and the server still has the rows before it.
  *
  * Block times never decrease. So a slice is final if it ends at or before the time of the newest block at its start,
  * and only such slices are followed by another. The last one has no end, or that of the subject. Together they equal,
@@ -109,8 +112,6 @@ export class LedgerDownload {
   /** Times of the oldest and the newest entry; undefined: not known yet. */
   #extent: { readonly oldestNs: bigint; readonly newestNs: bigint } | undefined;
   #widthNs = 1n;
-  /** Whether the server may have another ledger now: after a failure, and when a download is continued. */
-  #inDoubt: boolean;
   #heardAt = performance.now();
   #failures = 0;
   #mismatches = 0;
@@ -118,7 +119,6 @@ export class LedgerDownload {
   constructor(options: DownloadOptions, checkpoint: Checkpoint) {
     this.#options = options;
     this.#checkpoint = checkpoint;
-    this.#inDoubt = checkpoint.lastRows !== undefined;
   }
 
   /**
@@ -129,15 +129,12 @@ export class LedgerDownload {
     const { part } = this.#options;
     for (;;) {
       try {
-        if (this.#inDoubt) await this.#confirmLastRows();
-        this.#inDoubt = false;
         const extent = this.#extent ?? (await this.#askExtent());
         const newestBlock = await this.#readSlice(extent);
         if (newestBlock !== undefined) return { ...this.#checkpoint, newestBlock };
       } catch (thrown) {
         await part.drop();
         await this.#waitAfter(thrown);
-        this.#inDoubt = this.#checkpoint.lastRows !== undefined;
         this.#widthNs = atLeastOne(this.#widthNs / 2n);
       }
     }
@@ -179,8 +176,9 @@ export class LedgerDownload {
       onBytes(before, part.bytes);
     };
     const { summary, newestBlock } = await this.#export(startNs, endNs, write);
-    const needsNs = isLast ? newestNs : end;
-    if (newestBlock.timeNs < needsNs) throw new ConnectError("the server is behind another one", Code.Unavailable);
+    if (newestBlock.timeNs < (isLast ? newestNs : end)) throw isBehind();
+    // Afterwards: then the server had no other ledger when it sent the slice.
+    await this.#confirmLastRows();
     this.#checkpoint = {
       nextNs: endNs,
       bytes: part.bytes,
@@ -237,18 +235,22 @@ export class LedgerDownload {
     }
   }
 
-  /** @throws LedgerReplaced unless the server still has the last rows */
+  /** @throws LedgerReplaced unless the server still has the last rows; ConnectError if it is behind another one */
   async #confirmLastRows(): Promise<void> {
-    const { lastRows } = this.#checkpoint;
+    const { lastRows, nextNs } = this.#checkpoint;
     if (lastRows === undefined) return;
     const timeNs = BigInt(nanoseconds(lastRows.time) ?? 0);
-    const hash = createHash("sha256");
-    let skipsHeader = true;
-    await this.#export(timeNs, timeNs + 1n, async (csv) => {
-      hash.update(skipsHeader ? csv.subarray(csv.indexOf(lineFeed) + 1 || csv.length) : csv);
-      skipsHeader &&= !csv.includes(lineFeed);
-    });
-    if (hash.digest("hex") !== lastRows.sha256) throw new LedgerReplaced();
+    for (let attempt = 1; ; attempt++) {
+      const hash = createHash("sha256");
+      let skipsHeader = true;
+      const { newestBlock } = await this.#export(timeNs, timeNs + 1n, async (csv) => {
+        hash.update(skipsHeader ? csv.subarray(csv.indexOf(lineFeed) + 1 || csv.length) : csv);
+        skipsHeader &&= !csv.includes(lineFeed);
+      });
+      if (hash.digest("hex") === lastRows.sha256) return;
+      if (newestBlock.timeNs >= (nextNs ?? timeNs)) throw new LedgerReplaced();
+      if (attempt === confirmationsMax) throw isBehind();
+    }
   }
 
   /** @throws the error, or an OperatorError, if another attempt cannot succeed */
@@ -265,6 +267,10 @@ export class LedgerDownload {
     const waitMs = Math.min(giveUpMs, retryWaitMs(thrown, this.#failures));
     await sleep(waitMs, undefined, { signal }).catch(() => {});
   }
+}
+
+function isBehind(): ConnectError {
+  return new ConnectError("the server is behind another one", Code.Unavailable);
 }
 
 function atLeastOne(value: bigint): bigint {

@@ -377,6 +377,24 @@ describe("what breaks", () => {
     }
   });
 
+  it("the ledger, replaced by another one between two slices, without an error: it starts again", async () => {
+    const url = newDatabaseUrl().url;
+    await load(url, [...simulate({ ...network, entriesPerBlock: 300, blocks: firstBlocks })]);
+    const otherPort = await freePort();
+    const other = new ServiceProcess(url, otherPort);
+    await other.start();
+    try {
+      const command = startMarketd([...throughBalancer(), "--out", "swapped.csv"], { cwd });
+      await vi.waitFor(() => expect(existsSync(`${partOf("swapped.csv")}.json`)).toBe(true), poll);
+      balancer.leadNewTo(otherPort);
+      const ending = await command.ending;
+      expect(ending.error).toBe("marketd: the server has another ledger than before: starting again\n");
+      expectComplete(ending, "swapped.csv", await undisturbed(subject, "", other.url));
+    } finally {
+      await other.kill();
+    }
+  });
+
   it("one of two servers, which is behind the other: its slices count only where they are complete", async () => {
     const url = newDatabaseUrl().url;
     await load(url, recording.slice(0, firstBlocks - 20));
