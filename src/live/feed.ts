@@ -65,10 +65,18 @@ export class Retry {
     return this.#hasEnded;
   }
 
+  /** Whether it will read again by itself. */
+  get isDue(): boolean {
+    return this.#timer !== undefined;
+  }
+
   later(): void {
     if (this.#hasEnded) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(this.again, this.pauseMs).unref();
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.again();
+    }, this.pauseMs).unref();
   }
 
   end(): void {
@@ -88,12 +96,15 @@ export class FeedStream<S extends DescMessage = DescMessage> extends ReaderStrea
   #place: bigint;
   /** The first message comes at once, also if there is nothing to say, unless the source reads first. */
   #heartbeatDue: boolean;
+  /** An empty message would say that there is nothing, which the source does not know yet. */
+  #isUnread: boolean;
   #sentAt = performance.now();
 
   constructor(source: FeedSource<S>, place: bigint, totals: FeedTotals, onClose: (stream: FeedStream<S>) => void) {
     super();
     this.#source = source;
-    this.#heartbeatDue = source.readsFirst !== true;
+    this.#isUnread = source.readsFirst === true;
+    this.#heartbeatDue = !this.#isUnread;
     this.#totals = totals;
     this.#place = place;
     this.#onClose = onClose;
@@ -118,6 +129,7 @@ export class FeedStream<S extends DescMessage = DescMessage> extends ReaderStrea
     this.isWaiting = isSilent && !this.#heartbeatDue;
     if (this.isWaiting) return [];
     this.#heartbeatDue = false;
+    this.#isUnread = false;
     this.#sentAt = performance.now();
     if (isSilent) responses = [this.#source.heartbeat];
     this.#totals.messages += responses.length;
@@ -135,7 +147,7 @@ export class FeedStream<S extends DescMessage = DescMessage> extends ReaderStrea
 
   /** Makes an empty message due after a silence. */
   sweep(now: number, heartbeatMs: number): void {
-    if (this.#heartbeatDue || now - this.#sentAt < heartbeatMs) return;
+    if (this.#isUnread || this.#heartbeatDue || now - this.#sentAt < heartbeatMs) return;
     this.#heartbeatDue = true;
     this.wake();
   }

@@ -40,16 +40,17 @@ export function readCandles(
     const { cursor } = request;
     checkKept("from_timestamp", fromNs, oldest);
     checkKept(cursorName(request), cursor?.startNs, oldest);
-    let newestBlock = extent.newest;
-    checkCursor(cursor?.firstTrade, newestBlock);
+    checkCursor(cursor?.firstTrade, extent.newest);
+    let newestBlock: BlockPlace | undefined;
     const low = fromNs ?? oldest.timeNs;
     const page = await findPage(request, isAt, async (descending, want) => {
       const range = { low, high: toNs, from: cursor, descending };
       const { candles, place } = await scanCandles(reader, series, range, want);
-      newestBlock = place ?? newestBlock;
+      // The rows are of the first scan.
+      newestBlock ??= place;
       return { rows: candles };
     });
-    return { ...page, newestBlock };
+    return { ...page, newestBlock: newestBlock ?? extent.newest };
   };
   return database.lease({ class: "ledger", call }, async (reader) => {
     if (series.seconds > 0) return readIn(reader, await readTradeExtent(reader, always));

@@ -51,7 +51,10 @@ export class TradeFollower {
 
   /** Somebody follows: where nobody did, what came meanwhile is left out. */
   enter(): void {
-    if (this.#feeds++ > 0) return;
+    if (this.#feeds++ === 0) this.#beginAnew();
+  }
+
+  #beginAnew(): void {
     this.#trades = [];
     this.#reached = this.newest;
     this.#from = this.#reached;
@@ -75,28 +78,32 @@ export class TradeFollower {
     return this.#reached;
   }
 
-  /** The trades behind an id; undefined: not all of them are in memory. */
-  behind(id: bigint): readonly PastTradeRow[] | undefined {
+  /** The first trades behind an id, up to `rowsMax`; undefined: not all of them are in memory. */
+  behind(id: bigint, rowsMax: number): readonly PastTradeRow[] | undefined {
     if (id < this.#from) return undefined;
-    return this.#trades.slice(this.#trades.findLastIndex((trade) => trade.id <= id) + 1);
+    const first = this.#trades.findLastIndex((trade) => trade.id <= id) + 1;
+    return this.#trades.slice(first, first + rowsMax);
   }
 
-  /** Reads what is new. Calls at the same time share a read. @returns whether there is anything */
-  async refresh(): Promise<boolean> {
-    const before = this.#reached;
-    while (this.#reached < this.newest) {
-      this.#reading ??= this.#read().finally(() => {
-        this.#reading = undefined;
-      });
-      await this.#reading;
-    }
-    return this.#reached > before;
+  /**
+   * Reads what is new, in part if that is much. Calls at the same time share a read.
+   * @throws Failure `failed_precondition` if trades behind the last one are not kept; it goes on with the newest block
+   */
+  async refresh(): Promise<void> {
+    if (this.#reached >= this.newest) return;
+    this.#reading ??= this.#read().finally(() => {
+      this.#reading = undefined;
+    });
+    await this.#reading;
   }
 
   async #read(): Promise<void> {
     const bound = this.newest;
     const before = this.#reached;
-    const found = await this.read(before, bound, this.#tradesMax);
+    const found = await this.read(before, bound, this.#tradesMax).catch((error: unknown) => {
+      if (isNotKept(error)) this.#beginAnew();
+      throw error;
+    });
     // Meanwhile everybody left, and somebody began anew.
     if (this.#reached !== before) return;
     this.#reached = found.length < this.#tradesMax ? bound : (found.at(-1)?.id ?? bound);
@@ -138,8 +145,8 @@ export class TradeFeed implements FeedSource<Schema> {
   /** By the place before, as far as the follower had reached then. */
   readonly #known = new Map<bigint, Messages>();
   #knownAt = -1n;
-  /** Why there are no trades any more. */
-  #failure: Failure | undefined;
+  /** A read of what is new goes on. */
+  #isFollowing = false;
   /** What was read of the table for readers that are behind, until all that waited for it have it. */
   readonly #past = new Map<bigint, { readonly messages: Messages; readonly waiting: Set<FeedReader> }>();
   /** Who waits for a read of the table that goes on, by its place. */
@@ -161,25 +168,22 @@ export class TradeFeed implements FeedSource<Schema> {
   }
 
   changed(): void {
-    if (this.#retry.hasEnded) return;
-    this.#follower.refresh().then(
-      (isMore) => {
-        if (isMore) this.#wakeAll();
-      },
-      (error: unknown) => {
-        if (isNotKept(error)) {
-          this.#failure = error;
-          this.#wakeAll();
-        } else this.#retry.later();
-      },
-    );
+    if (this.#isFollowing || this.#retry.hasEnded) return;
+    this.#isFollowing = true;
+    this.#follower
+      .refresh()
+      .then(
+        () => this.#wakeAll(),
+        // Readers of what is not kept find that when they ask for it.
+        (error: unknown) => (isNotKept(error) ? this.#wakeAll() : this.#retry.later()),
+      )
+      .finally(() => {
+        this.#isFollowing = false;
+        if (!this.#retry.isDue && this.#follower.reached < this.#follower.newest) this.changed();
+      });
   }
 
   next(place: bigint, reader: FeedReader): Messages {
-    if (this.#failure !== undefined) {
-      reader.fail(this.#failure);
-      return { responses: [], place };
-    }
     const past = this.#past.get(place);
     past?.waiting.delete(reader);
     if (past?.waiting.size === 0) this.#past.delete(place);
@@ -190,12 +194,12 @@ export class TradeFeed implements FeedSource<Schema> {
     if (known !== undefined) return known;
     // The reader came with a block that the follower has not read yet.
     if (place >= reached) return { responses: [], place };
-    const trades = this.#follower.behind(place);
+    const trades = this.#follower.behind(place, tradesPerRead);
     if (trades === undefined) {
       this.#catchUp(place, reader);
       return { responses: [], place };
     }
-    const messages = { responses: this.#pack(trades), place: reached };
+    const messages = this.#messagesOf(trades, reached);
     this.#known.set(place, messages);
     return messages;
   }
@@ -209,8 +213,7 @@ export class TradeFeed implements FeedSource<Schema> {
     const bound = this.#follower.reached;
     this.#follower.read(place, bound, tradesPerRead).then(
       (trades) => {
-        const last = trades.length < tradesPerRead ? bound : (trades.at(-1)?.id ?? bound);
-        this.#past.set(place, { messages: { responses: this.#pack(trades), place: last }, waiting });
+        this.#past.set(place, { messages: this.#messagesOf(trades, bound), waiting });
         const [oldest = place] = this.#past.keys();
         if (this.#past.size > readsHeldMax) this.#past.delete(oldest);
         this.#reading.delete(place);
@@ -222,6 +225,12 @@ export class TradeFeed implements FeedSource<Schema> {
         else setTimeout(this.#wakeAll, retryMs).unref();
       },
     );
+  }
+
+  /** Of trades up to an id, or of the first of them. */
+  #messagesOf(trades: readonly PastTradeRow[], upTo: bigint): Messages {
+    const place = trades.length < tradesPerRead ? upTo : (trades.at(-1)?.id ?? upTo);
+    return { responses: this.#pack(trades), place };
   }
 
   #pack(trades: readonly PastTradeRow[]): MessageResponse<Schema>[] {

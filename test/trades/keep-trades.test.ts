@@ -247,6 +247,50 @@ test("a stream that is behind what is kept ends with that; one that is not goes 
   await api.opened.close();
 });
 
+test("a follower that comes too late for what is kept goes on with the newest block", async () => {
+  await loadBlocks(100);
+  const api = await ApiCaller.open(url, { pollIntervalMs: 1 });
+  const { live } = api.opened;
+  const slow = openDatabase(url);
+  const follower = new TradeFollower(slow, live.state());
+  const open = () => {
+    return live.openFeed("one", follower.newest, (wakeAll) => {
+      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, wakeAll);
+    });
+  };
+  // Its connection takes nothing: it keeps the feed open.
+  const stuck = open();
+  stuck.take();
+  let release = (): void => {};
+  const loaded = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const lease = slow.lease.bind(slow);
+  const leases = vi.spyOn(slow, "lease").mockImplementation(async (of, use) => {
+    await loaded;
+    return lease(of, use);
+  });
+  await loadBlocks(190, { keepTrades: keepNs });
+  await vi.waitFor(() => expect(leases).toHaveBeenCalled());
+  release();
+  await vi.waitFor(() => expect(follower.reached).toBe(follower.newest));
+  const late = open();
+  late.take();
+  const seen: JsonObject[] = [];
+  await loadBlocks(200, { keepTrades: keepNs });
+  const expected = trades.filter(({ height }) => height > 190n).map(tradeJson);
+  await vi.waitFor(() => {
+    for (const response of late.take()) seen.push(...(JSON.parse(response.jsonText()) as { trades: [] }).trades);
+    expect(seen).toEqual(expected);
+  });
+  expect(late.failure).toBeUndefined();
+  stuck.take();
+  await vi.waitFor(() => expect(stuck.failure).toMatchObject({ reason: "TRADES_NOT_RETAINED" }));
+  late.close();
+  await api.opened.close();
+  await slow.close();
+});
+
 test("a past book has its last trade, however old; one from before what is kept is refused", async () => {
   const recording = new RecordingBuilder();
   const trade = (marketId: string, id: string) => ({ id, marketId, price: "10", size: 1n });

@@ -190,6 +190,56 @@ test("trades that could not be read are read again without a further block", asy
   await failing.close();
 });
 
+test("readers are woken by each read, also if new blocks come faster than they are read", async () => {
+  const { url: other } = newDatabaseUrl();
+  await migrate(other, log);
+  const recording = new RecordingBuilder();
+  const loadBlock = async (height: number) => {
+    recording.block(height, BigInt(height) * 1_000_000_000n, (r) => {
+      if (height === 1) r.market("m");
+      else r.trade({ id: String(height), marketId: "m", price: "5", size: 1n });
+    });
+    await load({ database: other, sources: [streamSource(inChunks(recording.bytes()), "blocks")], log });
+  };
+  await loadBlock(1);
+  const caller = await ApiCaller.open(other, { pollIntervalMs: 1 });
+  const slow = openDatabase(other);
+  const follower = new TradeFollower(slow, caller.opened.live.state());
+  const lease = slow.lease.bind(slow);
+  const seenAtRead: number[] = [];
+  let height = 2;
+  vi.spyOn(slow, "lease").mockImplementation(async (of, use) => {
+    reader.take();
+    seenAtRead.push(reader.trades.length);
+    const read = await lease(of, use);
+    const bound = follower.newest;
+    // The next block is there before the read of this one has ended.
+    if (height < 6) await loadBlock(++height);
+    await vi.waitFor(() => expect(height < 6 && follower.newest === bound).toBe(false));
+    return read;
+  });
+  const reader: Reader = new Reader(
+    caller.opened.live.openFeed("slow reads", follower.newest, (wakeAll) => {
+      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, wakeAll);
+    }),
+  );
+  let wakes = 0;
+  const wakesAtTrades: number[] = [];
+  reader.stream.onReady(() => {
+    wakes++;
+    if (reader.take() > 0) wakesAtTrades.push(reader.trades.length);
+  });
+  reader.take();
+  await loadBlock(2);
+  await vi.waitFor(() => expect(reader.trades).toHaveLength(5), { timeout: 20_000 });
+  expect(wakesAtTrades[0]).toBe(1);
+  expect(wakes).toBeGreaterThan(3);
+  expect(seenAtRead.at(-1)).toBeGreaterThan(2);
+  reader.stream.close();
+  await caller.opened.close();
+  await slow.close();
+});
+
 test("an unknown market is refused, and trades that are no longer written end a stream", async () => {
   const unknown = api.stream("ObserveTrades", { marketIds: ["nowhere"] });
   await expect(unknown).rejects.toMatchObject({ code: "not_found", reason: "MARKET_UNKNOWN" });
