@@ -89,6 +89,8 @@ export async function load(options: LoadOptions): Promise<LoadSummary> {
   const writer = await withRetries(() => openWriter(options.database), startRetries(options.log, options.signal));
   const hasten = () => endSoon(writer);
   options.signal?.addEventListener("abort", hasten, { once: true });
+  // While it connected.
+  if (options.signal?.aborted === true) hasten();
   const turn = options.standby === true ? new Turn(writer, retryOptions(options)) : undefined;
   try {
     if (turn !== undefined) options.status?.setTurn(false);

@@ -642,6 +642,26 @@ describe("exports", () => {
     expect(summary).toMatchObject({ rows: 1n, sumOfEffects: -1n });
   });
 
+  test("ends its call where a piece cannot be written", async () => {
+    let ended = false;
+    const client = clientOf({
+      async *exportLedgerEntries(_, { signal }) {
+        signal.addEventListener("abort", () => {
+          ended = true;
+        });
+        for (;;) {
+          yield { data: Buffer.from("a,b\r\n") };
+          await new Promise((resolve) => setTimeout(resolve, 5));
+        }
+      },
+    });
+    const full = exportLedger(client, { partyId: "p", assetId: "a" }, () =>
+      Promise.reject(new Error("the disk is full")),
+    );
+    await expect(full).rejects.toThrow("the disk is full");
+    await expect.poll(() => ended).toBe(true);
+  });
+
   test("the hash is SHA-256, whatever the pieces", () => {
     const pieces = fc.array(fc.uint8Array({ maxLength: 200 }), { maxLength: 8 });
     fc.assert(

@@ -6,7 +6,7 @@ import { streamSource } from "../../src/loader/source.js";
 import { droppedTradesMax } from "../../src/loader/trade-fold.js";
 import { Network } from "../../src/simulator/network.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
-import { readPastFigures } from "../../src/store/history-table.js";
+import { readBookHistories, readPastFigures } from "../../src/store/history-table.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { readProgress } from "../../src/store/progress-table.js";
 import { readTradeProgress } from "../../src/store/trade-table.js";
@@ -14,7 +14,7 @@ import { createLog } from "../../src/telemetry/log.js";
 import { TradeFeed, TradeFollower } from "../../src/trades/trade-feed.js";
 import { checkTradesNow } from "../../src/verify/candle-check.js";
 import { Findings, renderFinding } from "../../src/verify/findings.js";
-import { checkTrades } from "../../src/verify/history-check.js";
+import { checkPast, checkPastNow, checkTrades } from "../../src/verify/history-check.js";
 import { verify } from "../../src/verify/verify.js";
 import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
@@ -120,6 +120,26 @@ test("trades that are dropped for the first time during a verification are no da
     );
   });
   expect(found.at(-1)).toBe("trade: it is not what was written");
+});
+
+test("books that are dropped during a verification, their newest segment of its start too, are no damage", async () => {
+  const busy = new Network({ ...options, markets: 1, ordersPerBlock: 400, blockIntervalNs: 20n * second });
+  const all = Array.from({ length: 120 }, () => Buffer.from(busy.nextBlock()));
+  const keep = { keepBooks: 100n * second, blockByBlock: true };
+  await loadBytes(Buffer.concat(all.slice(0, 20)), keep);
+  const found = new Findings();
+  const progress = await store.withConnection(readProgress);
+  if (progress === undefined) throw new Error("there are blocks");
+  const snapshot = await store.withSnapshot((connection) => checkPastNow(connection, progress, found));
+  await loadBytes(Buffer.concat(all), keep);
+  const newest = await store.withConnection((connection) => readBookHistories(connection));
+  expect(newest.some(({ oldestSequence }, i) => oldestSequence > (snapshot.histories[i]?.newestSequence ?? 0n))).toBe(
+    true,
+  );
+  await store.withConnection((connection) =>
+    checkPast(connection, { ...snapshot, isCurrent: false }, new Map(), found),
+  );
+  expect(found.listed.map(renderFinding)).toEqual([]);
 });
 
 test("a transaction drops a bounded number of trades, whatever is due", async () => {

@@ -195,6 +195,8 @@ class Rules(unittest.TestCase):
                     Client(case["url"]).close()
                 else:
                     self.assertRaisesRegex(ValueError, "is not the URL of a server: it looks like", Client, case["url"])
+        Client("http://localhost:8080/").close()
+        self.assertRaisesRegex(ValueError, "has a path", Client, "https://example.org/prefix")
 
 
 class Scripted(TradingDataServiceServicer):

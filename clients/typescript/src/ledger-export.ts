@@ -34,12 +34,19 @@ export async function exportLedger(
     stated = trailer;
     options.onTrailer?.(trailer);
   };
-  for await (const { data } of client.exportLedgerEntries(request, { ...options, onTrailer })) {
-    if (data.length === 0) continue;
-    check.update(data);
-    await write(data);
+  // Connect does not end the call where its messages are left before their end.
+  const call = new AbortController();
+  const signal = options.signal === undefined ? call.signal : AbortSignal.any([options.signal, call.signal]);
+  try {
+    for await (const { data } of client.exportLedgerEntries(request, { ...options, signal, onTrailer })) {
+      if (data.length === 0) continue;
+      check.update(data);
+      await write(data);
+    }
+    return check.finish(stated);
+  } finally {
+    call.abort();
   }
-  return check.finish(stated);
 }
 
 /** The longest row that is read, in bytes; one with ids of 128 characters has less than 2 KiB. */

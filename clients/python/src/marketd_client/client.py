@@ -145,5 +145,7 @@ def _address_of(url: str) -> Tuple[str, str]:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{json.dumps(url)} is not the URL of a server: it looks like http://localhost:8080")
+    if parts.path not in ("", "/"):
+        raise ValueError(f"{json.dumps(url)} has a path: gRPC knows none, so give the address without it")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return parts.scheme, f"{host}:{port}"
