@@ -115,7 +115,7 @@ describe.skipIf(chromium === undefined)("accounts in the explorer", () => {
     await expect.poll(() => page.locator("#asset-list option").count(), patience).toBe(assets.length);
     await field.fill("same");
     await submit.click();
-    await expect.poll(textOf("#ledger-form [role=alert]"), patience).toContain('2 assets have the symbol "same"');
+    await expect.poll(textOf("#ledger-form [role=alert]"), patience).toContain('2 assets are called "same"');
     const labels = `[...document.querySelectorAll("#asset-list option")].map((option) => option.value)`;
     expect(await page.evaluate(labels)).toEqual(["BTC", "FINE", "SAME · same-1", "SAME · same-2"]);
     await field.fill("SAME · same-2");
@@ -144,6 +144,17 @@ describe.skipIf(chromium === undefined)("accounts in the explorer", () => {
     await expect.poll(async () => (await rowsOf("#changes")()).toSorted(), patience).toEqual(changes);
     const entries = page.locator("#entries td:nth-child(2)");
     await expect.poll(() => entries.allTextContents(), patience).toEqual(["transfer funds send", "margin low"]);
+    await expect.poll(rowsOf("#moved"), patience).toEqual([
+      ["transfer funds send", "1", "0.00000000", "100.00000000", "0.00000000"],
+      ["margin low", "1", "0.00000000", "0.00000000", "2.50000000"],
+      ["together", "2", "0.00000000 BTC", "100.00000000 BTC", "2.50000000 BTC"],
+    ]);
+    // A browser tells of such a year while it is typed.
+    await page.locator("#day").evaluate((day: HTMLInputElement) => {
+      day.value = "242026-11-24";
+      day.dispatchEvent(new Event("change", { bubbles: true }));
+    });
+    expect(page.url()).toContain("dateRange.startTimestamp=2024-01-30");
     await expect.poll(() => page.locator("#balance-chart canvas").count(), patience).toBe(1);
     expect(await page.locator("#balance-chart").getAttribute("aria-label")).toMatch(/at the end 930\.00000000$/);
 

@@ -1,4 +1,4 @@
-import type { Account, BalanceChange } from "../service/messages.js";
+import type { Account, BalanceChange, LedgerEntry } from "../service/messages.js";
 
 /** What tells an account from others. */
 export type AccountName = Omit<Account, "balance">;
@@ -61,4 +61,38 @@ export function balanceHistory(start: readonly Account[], changes: readonly Bala
     return moved;
   });
   return { first, steps, moves };
+}
+
+/** What entries of one type moved, in the asset's smallest unit. */
+export interface Moved {
+  readonly type: string;
+  readonly entries: number;
+  /** Into the accounts, out of them, and from one of them to another. */
+  readonly into: bigint;
+  readonly outOf: bigint;
+  readonly between: bigint;
+}
+
+/** Adds up what entries moved of the accounts of a filter, the types with the most of it first. */
+export function movedByType(filter: URLSearchParams, entries: readonly LedgerEntry[]): Moved[] {
+  const has = (name: string, value = "") =>
+    filter.getAll(`filter.${name}`).every((text) => text === "" || text === value);
+  const isOwn = (partyId: string, marketId: string | undefined, type: string) =>
+    has("partyIds", partyId) && has("marketIds", marketId) && has("accountTypes", type);
+  const sums = new Map<string, Moved>();
+  for (const entry of entries) {
+    const { transferType: type } = entry;
+    const from = isOwn(entry.fromAccountPartyId, entry.fromAccountMarketId, entry.fromAccountType);
+    const to = isOwn(entry.toAccountPartyId, entry.toAccountMarketId, entry.toAccountType);
+    const sum = sums.get(type) ?? { type, entries: 0, into: 0n, outOf: 0n, between: 0n };
+    const side = from && to ? "between" : to ? "into" : "outOf";
+    sums.set(type, { ...sum, entries: sum.entries + 1, [side]: sum[side] + BigInt(entry.quantity) });
+  }
+  return [...sums.values()].sort(
+    (a, b) => descending(a.into + a.outOf, b.into + b.outOf) || descending(a.between, b.between),
+  );
+}
+
+function descending(a: bigint, b: bigint): number {
+  return Number(b > a) - Number(b < a);
 }

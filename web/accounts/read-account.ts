@@ -1,12 +1,14 @@
 import type { Account } from "../service/messages.js";
-import { type FirstRows, listAccounts, listBalanceChanges, readPages } from "../service/service.js";
+import { type FirstRows, listAccounts, listBalanceChanges, listLedgerEntries, readPages } from "../service/service.js";
 import type { AccountRange } from "./account-range.js";
-import { type BalanceHistory, balanceHistory } from "./balances.js";
+import { type BalanceHistory, balanceHistory, type Moved, movedByType } from "./balances.js";
 
 /** Accounts that are read. A party has two in each market that it trades in. */
 export const accountsMax = 5_000;
 /** Changes that are drawn, the newest. */
 export const changesMax = 1_000;
+/** Entries that are added up, the newest. */
+export const entriesMax = 5_000;
 
 const before = (timeNs: bigint) => String(timeNs - 1n);
 
@@ -49,4 +51,21 @@ export async function readHistory(
   );
   const moveOf = new Map(drawn.map(({ cursor }, index) => [cursor, history.moves[index] ?? 0n]));
   return { ...history, moveOf, since: cutAt ?? startNs?.toString(), isCut: !isWhole };
+}
+
+/** What the newest entries of a query moved, by their types. */
+export interface MovedSums {
+  readonly types: readonly Moved[];
+  /** Whether there are no older entries. */
+  readonly isWhole: boolean;
+}
+
+/** Adds up the entries of accounts of one asset. @throws {ServiceError} */
+export async function readMoved(filter: URLSearchParams, entries: URLSearchParams): Promise<MovedSums> {
+  const { edges, isWhole } = await readPages(listLedgerEntries, [...entries], entriesMax);
+  const types = movedByType(
+    filter,
+    edges.map(({ node }) => node),
+  );
+  return { types, isWhole };
 }

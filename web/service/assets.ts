@@ -43,15 +43,19 @@ function namedById(all: readonly Asset[]): ReadonlyMap<string, NamedAsset> {
 }
 
 /**
- * The identifier of the asset that a reader names by identifier, label or symbol. Other text is taken for an identifier.
+ * The identifier of the asset that a reader names by identifier, label, symbol or name. Other text is taken for an
+ * identifier.
  * @throws {Error} at a symbol that several assets have
  */
 export function assetIdOf(text: string): string {
   const all = [...(assets.value?.values() ?? [])];
   const exact = all.find(({ id, label }) => id === text || label === text);
-  const sameSymbol = all.filter(({ name }) => name.toLowerCase() === text.toLowerCase());
-  if (exact === undefined && sameSymbol.length > 1) {
-    throw new Error(`${sameSymbol.length} assets have the symbol "${text}": choose one, or give its id`);
+  const called = (names: (asset: NamedAsset) => string) =>
+    all.filter((asset) => names(asset).toLowerCase() === text.toLowerCase());
+  const symbols = called(({ name }) => name);
+  const same = symbols.length > 0 || text === "" ? symbols : called(({ title }) => title);
+  if (exact === undefined && same.length > 1) {
+    throw new Error(`${same.length} assets are called "${text}": choose one, or give its id`);
   }
-  return (exact ?? sameSymbol[0])?.id ?? text;
+  return (exact ?? same[0])?.id ?? text;
 }

@@ -10,6 +10,8 @@ import { formQuery } from "./form-query.js";
 const any = { value: "", text: "any" };
 /** A browser tells of a year while it is typed: 0002, 0020, 0202. */
 const firstDay = "1970-01-01";
+/** Times of 64 bits go on for some months more. */
+const lastDay = "2261-12-31";
 
 const timeText = (value: string) => (/^[0-9]+$/.test(value) ? shortTime(BigInt(value)) : value);
 
@@ -67,7 +69,7 @@ export function DayChoice({ query, range }: DayChoiceProps) {
   }, [day]);
   const hrefOf = (other: string | undefined) => queryHref("account", withDay(query, other));
   const choose = ({ currentTarget }: { readonly currentTarget: HTMLInputElement }) => {
-    if (currentTarget.value >= firstDay) navigate(hrefOf(currentTarget.value));
+    if (currentTarget.value !== "" && currentTarget.validity.valid) navigate(hrefOf(currentTarget.value));
   };
   const beside = (days: number) => day !== undefined && dayAfter(day, days);
   const [previous, next] = [beside(-1), beside(1)];
@@ -80,7 +82,7 @@ export function DayChoice({ query, range }: DayChoiceProps) {
       )}
       <label class="day">
         A whole day (UTC)
-        <input id="day" type="date" min={firstDay} ref={input} onChange={choose} />
+        <input id="day" type="date" min={firstDay} max={lastDay} ref={input} onChange={choose} />
       </label>
       {next && (
         <a class="button" href={hrefOf(next)}>

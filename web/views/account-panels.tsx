@@ -1,5 +1,5 @@
 import { type AccountRange, shortTime } from "../accounts/account-range.js";
-import { accountsMax, readAccounts, readBounds, readHistory } from "../accounts/read-account.js";
+import { accountsMax, readAccounts, readBounds, readHistory, readMoved } from "../accounts/read-account.js";
 import type { AppProps } from "../app.js";
 import { Card } from "../components/card.js";
 import { pageSize, withPage } from "../components/pager.js";
@@ -15,10 +15,13 @@ import { entriesQuery } from "./account-calls.js";
 import { BalanceChanges, HistoryChart } from "./balance-changes.js";
 import { BalancesTable } from "./balances-table.js";
 import { LedgerTable } from "./ledger-table.js";
+import { MovedTable } from "./moved-table.js";
 
 const pollMs = 5_000;
 /** A history has many more rows. */
 const historyPollMs = 15_000;
+/** The entries of a range are as many as a response holds. */
+const movedPollMs = 60_000;
 const noCursors: ReadonlySet<string> = new Set();
 
 interface AccountPanelsProps extends AppProps {
@@ -40,6 +43,8 @@ function useAccount({ query, filter, times, range, status }: AccountPanelsProps)
   const asked = isPaged ? query : withPage(query, { first: String(pageSize) });
   const entries = entriesQuery(filter, times);
   const firstEntries = withPage(entries, { first: String(pageSize) });
+  // Of all time there may be millions.
+  const isAddedUp = (filter.get("filter.assetId") ?? "") !== "" && range.startNs !== undefined;
   return {
     newest,
     entries,
@@ -48,13 +53,18 @@ function useAccount({ query, filter, times, range, status }: AccountPanelsProps)
     history: usePoll(() => readHistory(filter, times, range), isOver ? 0 : historyPollMs, ""),
     changes: usePoll(() => listBalanceChanges(asked), isPaged ? 0 : rangeMs, asked.toString()),
     moved: usePoll(() => listLedgerEntries(firstEntries), rangeMs, ""),
+    sums: usePoll(
+      async () => (isAddedUp ? await readMoved(filter, entries) : undefined),
+      isOver || !isAddedUp ? 0 : movedPollMs,
+      "",
+    ),
   };
 }
 
 /** What accounts held, when that changed, and the entries that moved it. */
 export function AccountPanels(props: AccountPanelsProps) {
   const { query, filter, range, rangeText, directory } = props;
-  const { newest, entries, now, bounds, history, changes, moved } = useAccount(props);
+  const { newest, entries, now, bounds, history, changes, moved, sums } = useAccount(props);
   const markets = useObservable(directory.markets, (value) => value);
   const nameOf = (id: string) => cut(marketName(id, markets.get(id)), nameLengthMax);
   const assetId = filter.get("filter.assetId") || undefined;
@@ -97,6 +107,7 @@ export function AccountPanels(props: AccountPanelsProps) {
         )}
       </Card>
       <Card title="What moved it" stale={stalePoll(moved)}>
+        {sums.value !== undefined && <MovedTable assetId={assetId ?? ""} sums={sums.value} />}
         {moved.value === undefined ? (
           loading
         ) : (

@@ -76,7 +76,12 @@ export function BalancesTable({ range, times, assetId, nameOf }: BalancesTablePr
           </tbody>
         </table>
       </Scroll>
-      {rows.length === 0 && <p class="quiet">No account like this has ever been in a ledger entry.</p>}
+      {rows.length === 0 && (
+        <p class="quiet">
+          No account like this has ever been in a ledger entry. A party is given by its whole identifier, an asset by
+          its symbol, name or identifier.
+        </p>
+      )}
       {unlisted > 0 && <p class="quiet">{unlisted} more accounts are not listed.</p>}
       {empty > 0 && (
         <p class="quiet">{empty === 1 ? "One account is" : `${empty} accounts are`} empty at these times.</p>
