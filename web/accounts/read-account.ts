@@ -5,10 +5,13 @@ import { type BalanceHistory, balanceHistory, type Moved, movedByType } from "./
 
 /** Accounts that are read. A party has two in each market that it trades in. */
 export const accountsMax = 5_000;
-/** Changes that are drawn, the newest. */
-export const changesMax = 1_000;
 /** Entries that are added up, the newest. */
 export const entriesMax = 5_000;
+
+/** Changes that are drawn, the newest: of all time there may be millions, of which each look reads as many. */
+export function changesMax({ startNs }: AccountRange): number {
+  return startNs === undefined ? 1_000 : 5_000;
+}
 
 const before = (timeNs: bigint) => String(timeNs - 1n);
 
@@ -37,9 +40,10 @@ export interface AccountHistory extends BalanceHistory {
 export async function readHistory(
   filter: URLSearchParams,
   range: URLSearchParams,
-  { startNs }: AccountRange,
+  bounds: AccountRange,
 ): Promise<AccountHistory> {
-  const { edges, isWhole } = await readPages(listBalanceChanges, [...filter, ...range], changesMax);
+  const { startNs } = bounds;
+  const { edges, isWhole } = await readPages(listBalanceChanges, [...filter, ...range], changesMax(bounds));
   // The oldest block of a list that is cut may lack changes: it is what the others start from.
   const cutAt = isWhole ? undefined : edges.at(-1)?.node.timestamp;
   const drawn = edges.filter(({ node }) => node.timestamp !== cutAt).reverse();

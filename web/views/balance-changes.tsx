@@ -34,7 +34,7 @@ export function HistoryChart({ assetId, range, history, newest }: HistoryChartPr
   return (
     <>
       <BalanceChart steps={drawn} places={places} description={description} />
-      {isCut && <p class="quiet">The newest {grouped(String(changesMax))} changes are drawn.</p>}
+      {isCut && <p class="quiet">The newest {grouped(String(changesMax(range)))} changes are drawn.</p>}
     </>
   );
 }
