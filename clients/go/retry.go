@@ -50,17 +50,37 @@ func RetryWait(err error, failures int, jitter float64) time.Duration {
 	return min(AskedWaitMax, askedWait(err)) + time.Duration(backOff*(0.5+jitter/2))
 }
 
+// isOfOtherChain tells whether the server's database holds another chain now, so that nothing that was read goes on
+// there.
+func isOfOtherChain(err error) bool {
+	info, ok := detailOf[*errdetails.ErrorInfo](err)
+	return ok && info.GetReason() == "CHAIN_CHANGED"
+}
+
+// detailOf is the error's detail of a type, if it has one.
+func detailOf[T any](err error) (T, bool) {
+	var none T
+	var failure *connect.Error
+	if !errors.As(err, &failure) {
+		return none, false
+	}
+	for _, detail := range failure.Details() {
+		if value, err := detail.Value(); err == nil {
+			if info, ok := value.(T); ok {
+				return info, true
+			}
+		}
+	}
+	return none, false
+}
+
 func askedWait(err error) time.Duration {
 	var failure *connect.Error
 	if !errors.As(err, &failure) {
 		return 0
 	}
-	for _, detail := range failure.Details() {
-		if value, err := detail.Value(); err == nil {
-			if info, ok := value.(*errdetails.RetryInfo); ok {
-				return max(0, info.GetRetryDelay().AsDuration())
-			}
-		}
+	if info, ok := detailOf[*errdetails.RetryInfo](err); ok {
+		return max(0, info.GetRetryDelay().AsDuration())
 	}
 	seconds, err := strconv.ParseUint(failure.Meta().Get("Retry-After"), 10, 31)
 	if err != nil {

@@ -115,6 +115,8 @@ type tradeCall struct {
 	Messages           [][]string
 	// End is the code of the error; 0: it ends well.
 	End uint32
+	// Reason is the one of the error's details.
+	Reason string
 }
 
 // scale is an integer, decimal places, and what it stands for: nil where the places cannot be right.
@@ -598,7 +600,11 @@ func (c tradeCall) err() error {
 	if c.End == 0 {
 		return nil
 	}
-	return connect.NewError(connect.Code(c.End), errors.New("as scripted"))
+	failure := connect.NewError(connect.Code(c.End), errors.New("as scripted"))
+	if detail, err := connect.NewErrorDetail(&errdetails.ErrorInfo{Reason: c.Reason}); err == nil {
+		failure.AddDetail(detail)
+	}
+	return failure
 }
 
 func (s *scriptedTrades) ListTrades(

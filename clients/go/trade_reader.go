@@ -34,7 +34,8 @@ type TradesOptions struct {
 // are kept, it goes on if the market's last trade shows that nothing was missed.
 //
 // It ends when the context does, or with an error when trying again is of no use: CodeNotFound for an unknown market,
-// CodeFailedPrecondition with the reason TRADES_NOT_RETAINED if trades from that time on are not kept.
+// CodeFailedPrecondition with the reason TRADES_NOT_RETAINED if trades from that time on are not kept, CodeUnavailable with
+// the reason CHAIN_CHANGED when the database holds another chain.
 func Trades(
 	ctx context.Context, client Client, marketID string, from time.Time, options TradesOptions,
 ) iter.Seq2[*vega.Trade, error] {
@@ -46,7 +47,8 @@ func Trades(
 			reader.timestamp = &timestamp
 		}
 		goesOnAfter := func(err error) bool {
-			return IsTransient(err) && connect.CodeOf(err) != connect.CodeDataLoss && !errors.Is(err, ErrListDoesNotAdvance)
+			isOther := connect.CodeOf(err) == connect.CodeDataLoss || errors.Is(err, ErrListDoesNotAdvance) || isOfOtherChain(err)
+			return IsTransient(err) && !isOther
 		}
 		withRetries(ctx, yield, options.OnDisconnect, goesOnAfter, func(yield func(*vega.Trade) error, onMessage func()) error {
 			return reader.read(ctx, yield, onMessage)

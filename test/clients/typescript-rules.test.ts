@@ -39,7 +39,7 @@ import {
 } from "../../clients/typescript/src/index.js";
 import { ExportCheck } from "../../clients/typescript/src/ledger-export.js";
 import { Sha256 } from "../../clients/typescript/src/sha256.js";
-import { RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import { ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 
 interface Update {
   readonly previous: string;
@@ -69,6 +69,7 @@ interface TradeCall {
   readonly messages?: readonly (readonly string[])[];
   /** The code of its error; 0 or none: it ends well. */
   readonly end?: number;
+  readonly reason?: string;
 }
 
 /** The cases that the clients in every language are tried with. */
@@ -502,8 +503,9 @@ describe("trades", () => {
       headers.set("X-Block-Height", call.height);
       return call;
     };
-    const failAs = ({ end = 0 }: TradeCall) => {
-      if (end !== 0) throw new ConnectError("as scripted", end);
+    const failAs = ({ end = 0, reason = "" }: TradeCall) => {
+      const details = [{ desc: ErrorInfoSchema, value: { reason } }];
+      if (end !== 0) throw new ConnectError("as scripted", end, undefined, details);
     };
     const client = clientOf({
       listTrades({ marketIds, dateRange, pagination }, { responseHeader }) {

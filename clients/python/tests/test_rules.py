@@ -12,7 +12,7 @@ from decimal import Decimal
 from unittest import mock
 
 import grpc
-from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from marketd_client import (
     MESSAGE_MAX_BYTES,
@@ -266,6 +266,9 @@ class ScriptedTrades(TradingDataServiceServicer):
         for message in call["messages"]:
             yield ObserveTradesResponse(trades=trades_of(message))
         if call["end"] != 0:
+            status = Status(code=call["end"])
+            status.details.add().Pack(ErrorInfo(reason=call.get("reason", "")))
+            context.set_trailing_metadata([("grpc-status-details-bin", status.SerializeToString())])
             context.abort(status_of(call["end"]), "as scripted")
 
 

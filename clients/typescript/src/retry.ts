@@ -1,6 +1,6 @@
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, type ConnectError } from "@connectrpc/connect";
-import { RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
+import { ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { isTooLarge } from "./bounded-fetch.js";
 
 /** The wait after a first failure. It doubles with each further failure in a row, up to {@link waitMaxMs}. */
@@ -33,6 +33,11 @@ const protocolError = "protocol error: ";
 export function isTransient(error: ConnectError): boolean {
   if (isTooLarge(error)) return false;
   return !permanentCodes.has(error.code) || error.rawMessage.startsWith(protocolError);
+}
+
+/** Whether the server's database holds another chain now, so that nothing that was read goes on there. */
+export function isOfOtherChain(error: ConnectError): boolean {
+  return error.findDetails(ErrorInfoSchema).some(({ reason }) => reason === "CHAIN_CHANGED");
 }
 
 /**

@@ -2,7 +2,7 @@ import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 import type { Trade } from "../../../gen/vega/vega_pb.js";
 import type { MarketdClient } from "./client.js";
 import { nodesOf, pages } from "./pages.js";
-import { isTransient } from "./retry.js";
+import { isOfOtherChain, isTransient } from "./retry.js";
 import { type StreamOptions, silenceMaxMs, streamEnded, watched, withRetries } from "./stream.js";
 import { nanosecondsOf, type Time } from "./time.js";
 
@@ -20,7 +20,8 @@ const heightHeader = "x-block-height";
  * are kept, it goes on if the market's last trade shows that nothing was missed.
  * @param from absent: from the first trade that is kept
  * @throws ConnectError when trying again is of no use: NOT_FOUND for an unknown market, FAILED_PRECONDITION with the
- *   reason TRADES_NOT_RETAINED if trades from that time on are not kept
+ *   reason TRADES_NOT_RETAINED if trades from that time on are not kept, UNAVAILABLE with the reason CHAIN_CHANGED when
+ *   the database holds another chain
  */
 export function trades(
   client: MarketdClient,
@@ -33,7 +34,7 @@ export function trades(
 }
 
 function goesOnAfter(error: ConnectError): boolean {
-  return isTransient(error) && error.code !== Code.DataLoss;
+  return isTransient(error) && error.code !== Code.DataLoss && !isOfOtherChain(error);
 }
 
 class TradeReader {

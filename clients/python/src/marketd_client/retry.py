@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import random
-from typing import Optional
+from typing import Any, Iterable, Optional
 
 import grpc
-from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 #: The wait after a first failure. It doubles with each further failure in a row, up to WAIT_MAX_SECONDS.
@@ -41,6 +41,12 @@ def is_transient(error: grpc.RpcError) -> bool:
     return error.code() not in _PERMANENT_CODES
 
 
+def is_of_other_chain(error: grpc.RpcError) -> bool:
+    """Whether the server's database holds another chain now, so that nothing that was read goes on there."""
+    info = ErrorInfo()
+    return any(detail.Unpack(info) and info.reason == "CHAIN_CHANGED" for detail in _details(error))
+
+
 def retry_wait_seconds(error: grpc.RpcError, failures: int, jitter: Optional[float] = None) -> float:
     """How long to wait after a failure.
 
@@ -55,12 +61,14 @@ def retry_wait_seconds(error: grpc.RpcError, failures: int, jitter: Optional[flo
 
 
 def _asked_seconds(error: grpc.RpcError) -> float:
-    metadata = dict(error.trailing_metadata() or ())
-    details = metadata.get("grpc-status-details-bin")
-    if details is not None:
-        for detail in Status.FromString(details).details:
-            info = RetryInfo()
-            if detail.Unpack(info):
-                return max(0.0, info.retry_delay.ToTimedelta().total_seconds())
-    header = metadata.get("retry-after", "")
+    info = RetryInfo()
+    for detail in _details(error):
+        if detail.Unpack(info):
+            return max(0.0, info.retry_delay.ToTimedelta().total_seconds())
+    header = dict(error.trailing_metadata() or ()).get("retry-after", "")
     return float(header) if header.isdecimal() else 0.0
+
+
+def _details(error: grpc.RpcError) -> Iterable[Any]:
+    status = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin")
+    return [] if status is None else Status.FromString(status).details

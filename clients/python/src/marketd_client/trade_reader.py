@@ -15,7 +15,7 @@ from .gen.datanode.api.v2.trading_data_pb2 import (
 )
 from .gen.vega.vega_pb2 import Trade
 from .pages import pages
-from .retry import is_transient
+from .retry import is_of_other_chain, is_transient
 from .stream import SILENCE_MAX_SECONDS, Broken, FailedCall, watched, with_retries
 from .times import Time, nanoseconds
 
@@ -43,7 +43,7 @@ def trades(
     ``stop`` ends the iterator from another thread; leaving the loop ends it too. ``on_disconnect`` is called when the
     connection broke, with the error and the seconds until the next attempt. Raises grpc.RpcError when trying again is of
     no use: NOT_FOUND for an unknown market, FAILED_PRECONDITION with the reason TRADES_NOT_RETAINED if trades from that
-    time on are not kept.
+    time on are not kept, UNAVAILABLE with the reason CHAIN_CHANGED when the database holds another chain.
     """
     stop = stop or threading.Event()
     start = None if from_time is None else nanoseconds(from_time)
@@ -52,7 +52,7 @@ def trades(
 
 
 def _goes_on_after(error: grpc.RpcError) -> bool:
-    return is_transient(error) and error.code() != grpc.StatusCode.DATA_LOSS
+    return is_transient(error) and error.code() != grpc.StatusCode.DATA_LOSS and not is_of_other_chain(error)
 
 
 class _TradeReader:
