@@ -11,12 +11,18 @@ export const numbersKeptMs = 5_000;
 /** Places whose numbers are remembered. */
 export const numbersPlacesMax = 64;
 
+/** How long numbers are read at a place; those of further markets count as not known. A lease ends after twice that. */
+export const numbersReadMsMax = 10_000;
+
 /** Reads the numbers that markets had published at a place from their past, for readers that resume there. */
 export class PublishedNumbers {
   readonly #past: Past;
   readonly #known = new Map<string, ReturnType<PublishedAt>>();
 
-  constructor(past: Past) {
+  constructor(
+    past: Past,
+    private readonly readMsMax = numbersReadMsMax,
+  ) {
     this.#past = past;
   }
 
@@ -62,8 +68,12 @@ export class PublishedNumbers {
       return numbers;
     }
     for (const { marketId, state } of begins) if (state !== segmentStates.continued) numbers.set(marketId, undefined);
+    const endsAt = performance.now() + this.readMsMax;
     for (const marketId of changed) {
-      if (!numbers.has(marketId)) numbers.set(marketId, await this.#numberOf(reader, marketId, streamSequence));
+      if (numbers.has(marketId)) continue;
+      // Whole books take their readers longer than an update, but an error would come again with each attempt.
+      const isLate = performance.now() >= endsAt;
+      numbers.set(marketId, isLate ? undefined : await this.#numberOf(reader, marketId, streamSequence));
     }
     return numbers;
   }

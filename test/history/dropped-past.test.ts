@@ -7,6 +7,7 @@ import { clientFailure } from "../../src/encoding/status.js";
 import { readChanges } from "../../src/history/changes-page.js";
 import { History } from "../../src/history/history.js";
 import { MarketCursor, type PastEvent } from "../../src/history/market-cursor.js";
+import { PublishedNumbers } from "../../src/history/published-at.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { type Live, startLive } from "../../src/live/live.js";
 import type { Reader } from "../../src/store/connection/lease.js";
@@ -161,6 +162,15 @@ test("an error whose nearest block is dropped while it is found names a block", 
   expect(failure.reason).toBe("HISTORY_NOT_KEPT");
   const [height, place] = ["nearest_height", "nearest_stream_sequence"].map((name) => failure.reasonMetadata[name]);
   expect(past.at(BigInt(place ?? 0))?.height).toBe(BigInt(height ?? 0));
+});
+
+test("numbers of which there is no time to read are not known, so that their books come whole", async () => {
+  await change(5);
+  const place = newest() - 3n;
+  await seen();
+  const numberOf = async (numbers: PublishedNumbers) => (await numbers.of("a")(place, ["a"], ["a"])).numbers.get("a");
+  expect(await numberOf(new PublishedNumbers(history.past))).toBeTypeOf("bigint");
+  expect(await numberOf(new PublishedNumbers(history.past, 0))).toBeUndefined();
 });
 
 test("a page on the other side of a gap is an error that names the cursor's own block", async () => {
