@@ -47,8 +47,8 @@ func Trades(
 			reader.timestamp = &timestamp
 		}
 		goesOnAfter := func(err error) bool {
-			isOther := connect.CodeOf(err) == connect.CodeDataLoss || errors.Is(err, ErrListDoesNotAdvance) || isOfOtherChain(err)
-			return IsTransient(err) && !isOther
+			isLasting := connect.CodeOf(err) == connect.CodeDataLoss || errors.Is(err, ErrListDoesNotAdvance) || isOfOtherChain(err)
+			return IsTransient(err) && !isLasting
 		}
 		withRetries(ctx, yield, options.OnDisconnect, goesOnAfter, func(yield func(*vega.Trade) error, onMessage func()) error {
 			return reader.read(ctx, yield, onMessage)

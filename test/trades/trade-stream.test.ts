@@ -154,17 +154,23 @@ test("a height that is repeated brings its further trades to streams that were o
   await repeated.opened.close();
 });
 
-test("trades that could not be read are read again without a further block", async () => {
-  const { url: other } = newDatabaseUrl();
-  await migrate(other, log);
+/** A new database, and what loads a block into it: the first announces a market, each other has a trade of its height. */
+async function oneTradeBlocks(): Promise<{ readonly url: string; loadBlock(height: number): Promise<void> }> {
+  const { url } = newDatabaseUrl();
+  await migrate(url, log);
   const recording = new RecordingBuilder();
-  const loadBlock = async (height: number) => {
+  const loadBlock = async (height: number): Promise<void> => {
     recording.block(height, BigInt(height) * 1_000_000_000n, (r) => {
       if (height === 1) r.market("m");
-      else r.trade({ id: "a", marketId: "m", price: "5", size: 1n });
+      else r.trade({ id: String(height), marketId: "m", price: "5", size: 1n });
     });
-    await load({ database: other, sources: [streamSource(inChunks(recording.bytes()), "blocks")], log });
+    await load({ database: url, sources: [streamSource(inChunks(recording.bytes()), "blocks")], log });
   };
+  return { url, loadBlock };
+}
+
+test("trades that could not be read are read again without a further block", async () => {
+  const { url: other, loadBlock } = await oneTradeBlocks();
   await loadBlock(1);
   const caller = await ApiCaller.open(other, { pollIntervalMs: 1 });
   const state = caller.opened.live.state();
@@ -180,7 +186,7 @@ test("trades that could not be read are read again without a further block", asy
   await vi.waitFor(
     () => {
       reader.take();
-      expect(reader.trades.map(({ id }) => id)).toEqual(["a"]);
+      expect(reader.trades.map(({ id }) => id)).toEqual(["2"]);
     },
     { timeout: 20_000 },
   );
@@ -191,16 +197,7 @@ test("trades that could not be read are read again without a further block", asy
 });
 
 test("readers are woken by each read, also if new blocks come faster than they are read", async () => {
-  const { url: other } = newDatabaseUrl();
-  await migrate(other, log);
-  const recording = new RecordingBuilder();
-  const loadBlock = async (height: number) => {
-    recording.block(height, BigInt(height) * 1_000_000_000n, (r) => {
-      if (height === 1) r.market("m");
-      else r.trade({ id: String(height), marketId: "m", price: "5", size: 1n });
-    });
-    await load({ database: other, sources: [streamSource(inChunks(recording.bytes()), "blocks")], log });
-  };
+  const { url: other, loadBlock } = await oneTradeBlocks();
   await loadBlock(1);
   const caller = await ApiCaller.open(other, { pollIntervalMs: 1 });
   const slow = openDatabase(other);

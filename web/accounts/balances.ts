@@ -75,8 +75,10 @@ export interface Moved {
 
 /** Adds up what entries moved of the accounts of a filter, the types with the most of it first. */
 export function movedByType(filter: URLSearchParams, entries: readonly LedgerEntry[]): Moved[] {
-  const has = (name: string, value = "") =>
-    filter.getAll(`filter.${name}`).every((text) => text === "" || text === value);
+  const has = (name: string, value = "") => {
+    const wanted = filter.getAll(`filter.${name}`).filter((text) => text !== "");
+    return wanted.length === 0 || wanted.includes(value);
+  };
   const isOwn = (partyId: string, marketId: string | undefined, type: string) =>
     has("partyIds", partyId) && has("marketIds", marketId) && has("accountTypes", type);
   const sums = new Map<string, Moved>();

@@ -45,7 +45,7 @@ function namedById(all: readonly Asset[]): ReadonlyMap<string, NamedAsset> {
 /**
  * The identifier of the asset that a reader names by identifier, label, symbol or name. Other text is taken for an
  * identifier.
- * @throws {Error} at a symbol that several assets have
+ * @throws {Error} at a symbol or name that several assets have
  */
 export function assetIdOf(text: string): string {
   const all = [...(assets.value?.values() ?? [])];

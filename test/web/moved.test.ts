@@ -1,0 +1,20 @@
+import { expect, test } from "vitest";
+import { movedByType } from "../../web/accounts/balances.js";
+
+test("what entries moved is told apart by side, for each of the markets that are chosen", () => {
+  const entry = (from: string, to: string, quantity: string) => ({
+    ...{
+      timestamp: "1",
+      quantity,
+      transferType: "T",
+      assetId: "a",
+      fromAccountType: "MARGIN",
+      toAccountType: "MARGIN",
+    },
+    ...{ fromAccountPartyId: "p", toAccountPartyId: "p", fromAccountMarketId: from, toAccountMarketId: to },
+    ...{ fromAccountBalance: "0", toAccountBalance: "0" },
+  });
+  const filter = new URLSearchParams("filter.partyIds=p&filter.marketIds=m&filter.marketIds=n&filter.accountTypes=");
+  const moved = movedByType(filter, [entry("m", "n", "1"), entry("m", "x", "2"), entry("x", "n", "4")]);
+  expect(moved).toEqual([{ type: "T", entries: 3, into: 4n, outOf: 2n, between: 1n }]);
+});
