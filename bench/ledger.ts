@@ -1,8 +1,9 @@
-// npm run bench -- ledger [--entries N,N…] [--parties N,N…] [--rounds N] [--only TEXT]
+// npm run bench -- ledger [--entries N,N…] [--parties N,N…] [--trades N,N…] [--rounds N] [--only TEXT]
 //   [--part build|pages|size|trades] [--buffer-pool-gib N] [--data-dir DIR]
 // Pages of ledgers of several sizes, below HTTP, against the best SQL that a person who knows the store would write for
 // that very page. All alternate in one process, through the same driver. Then what else a ledger's size costs,
-// and pages of as many trades and of their candles, also against a market's page of the ledger.
+// and pages of trades (as many as entries, unless told) and of their candles, also against a market's page of the
+// ledger in the same place of the list.
 import { parseArgs } from "node:util";
 import { pino } from "pino";
 import type { TimeRange } from "../src/domain/date-range.js";
@@ -33,6 +34,7 @@ const { values } = parseArgs({
   options: {
     entries: { type: "string", default: "2000000,20000000" },
     parties: { type: "string", default: "35500" },
+    trades: { type: "string" },
     rounds: { type: "string", default: "31" },
     only: { type: "string", default: "" },
     part: { type: "string", default: "" },
@@ -148,20 +150,21 @@ async function measureLedgers(
   return printPages(benches, results, "entries");
 }
 
-/** Pages of as many trades as each ledger has entries. @returns the smallest ratios, by name */
+/** Pages of the numbers of trades, each beside a ledger. @returns the smallest ratios, by name */
 async function measureTrades(ledgers: readonly DatasetOptions[], urls: readonly string[]): Promise<[string, number][]> {
   const beside = filters.find(({ name }) => name === "market");
   if (beside === undefined) throw new Error("there is no page of a ledger to compare with");
   const ledgerBenches: LedgerBench[] = [];
   const benches: TradeBench[] = [];
-  for (const [i, { entries }] of ledgers.entries()) {
-    const url = server.databaseUrl(`trades_${entries}`);
-    console.error(`making ${entries.toLocaleString("en")} trades, unless they are there`);
-    await makeTrades(url, entries, console.error);
-    const ledger = new LedgerBench(urls[i] ?? "", entries);
+  for (const [i, trades] of (values.trades ?? values.entries).split(",").map(Number).entries()) {
+    const url = server.databaseUrl(`trades_${trades}`);
+    console.error(`making ${trades.toLocaleString("en")} trades, unless they are there`);
+    await makeTrades(url, trades, console.error);
+    const last = ledgers.length - 1;
+    const ledger = new LedgerBench(urls[i] ?? urls[last] ?? "", (ledgers[i] ?? ledgers[last])?.entries ?? 0);
     await ledger.start();
     ledgerBenches.push(ledger);
-    benches.push(new TradeBench(url, entries, ledger, beside));
+    benches.push(new TradeBench(url, trades, ledger, beside));
   }
   for (const bench of benches) await bench.start();
   const questions = tradeQuestions.filter(({ name }) => name.includes(values.only));
