@@ -11,6 +11,6 @@ export function observeCandleData(options: { readonly live: Live; readonly datab
   return serverStreaming(TradingDataService.method.observeCandleData, ({ candleId }: ObserveCandleDataRequest) => {
     const state = live.state();
     const series = requireCandles(state, candleId);
-    return live.openFeed(`candle ${candleId}`, noCandle, (wakeAll) => new CandleFeed(database, state, series, wakeAll));
+    return live.openFeed(`candle ${candleId}`, noCandle, (owner) => new CandleFeed(database, state, series, owner));
   });
 }

@@ -19,6 +19,6 @@ export function observeTrades(options: { readonly live: Live; readonly database:
     const follower = followers.get(state) ?? new TradeFollower(database, state);
     followers.set(state, follower);
     const key = `trades ${JSON.stringify([marketIds, partyIds])}`;
-    return live.openFeed(key, follower.newest, (wakeAll) => new TradeFeed(follower, { marketIds, partyIds }, wakeAll));
+    return live.openFeed(key, follower.newest, (owner) => new TradeFeed(follower, { marketIds, partyIds }, owner));
   });
 }

@@ -1,6 +1,6 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import type { EncodedResponse } from "../domain/encoded-response.js";
-import type { Failure } from "../domain/failure.js";
+import { Failure } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
 import { ReaderStream, Waker } from "./reader-stream.js";
@@ -44,6 +44,13 @@ export interface FeedSource<S extends DescMessage = DescMessage> {
   ended?(): void;
 }
 
+/** What a source has of those who open it. */
+export interface FeedOwner {
+  /** Wakes all readers. */
+  wakeAll(): void;
+  readonly log: Log;
+}
+
 /** What a source may do with a reader that asks it. */
 export interface FeedReader {
   /** Ends its stream with an error. */
@@ -58,6 +65,7 @@ export class Retry {
   constructor(
     private readonly again: () => void,
     private readonly pauseMs: number,
+    private readonly log: Log,
   ) {}
 
   /** The source has no reader any more. */
@@ -70,8 +78,10 @@ export class Retry {
     return this.#timer !== undefined;
   }
 
-  later(): void {
+  later(error: unknown): void {
     if (this.#hasEnded) return;
+    // A database that is away is told of by the state, once for all.
+    if (!(error instanceof Failure)) this.log.error({ err: error }, "a stream's source failed; it reads again");
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
@@ -164,6 +174,7 @@ interface OpenSelection {
 /** The streams of one chain, beside those of depth. */
 export class Feeds {
   readonly #limits: LiveLimits;
+  readonly #log: Log;
   readonly #totals: Readonly<Record<FeedKind, FeedTotals>>;
   readonly #open = new Map<string, OpenSelection>();
   readonly #sweeper: NodeJS.Timeout;
@@ -172,6 +183,7 @@ export class Feeds {
   /** Adds what it counts to `totals`. */
   constructor(limits: LiveLimits, log: Log, totals: Readonly<Record<FeedKind, FeedTotals>>) {
     this.#limits = limits;
+    this.#log = log;
     this.#waker = new Waker(limits.fanOutSliceMs, (error) => log.error({ err: error }, "a stream's reader failed"));
     this.#totals = totals;
     this.#sweeper = setInterval(() => this.#sweep(), Math.min(limits.sweepIntervalMs, limits.heartbeatMs / 2));
@@ -180,12 +192,12 @@ export class Feeds {
 
   /**
    * Opens a stream of a selection, from a place on. Readers of the same key share the source, so a key has one kind of
-   * it. `wakeAll` wakes its readers.
+   * it.
    */
   open<S extends DescMessage>(
     key: string,
     place: bigint,
-    makeSource: (wakeAll: () => void) => FeedSource<S>,
+    makeSource: (owner: FeedOwner) => FeedSource<S>,
   ): FeedStream<S> {
     const selection = this.#open.get(key) ?? this.#begin(makeSource);
     this.#open.set(key, selection);
@@ -201,9 +213,9 @@ export class Feeds {
     return stream;
   }
 
-  #begin<S extends DescMessage>(makeSource: (wakeAll: () => void) => FeedSource<S>): OpenSelection {
+  #begin<S extends DescMessage>(makeSource: (owner: FeedOwner) => FeedSource<S>): OpenSelection {
     const streams = new Set<OpenFeed>();
-    const source = makeSource(() => this.#wakeAll(streams));
+    const source = makeSource({ wakeAll: () => this.#wakeAll(streams), log: this.#log });
     return { source: source as unknown as FeedSource, streams };
   }
 

@@ -7,7 +7,7 @@ import type { Changes } from "../store/changes.js";
 import type { Database } from "../store/database.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
-import { type FeedCounts, type FeedKind, type FeedSource, Feeds, type FeedTotals } from "./feed.js";
+import { type FeedCounts, type FeedKind, type FeedOwner, type FeedSource, Feeds, type FeedTotals } from "./feed.js";
 import { Hub, type StreamOptions } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
@@ -56,7 +56,7 @@ export interface Live {
   openFeed<S extends DescMessage>(
     key: string,
     place: bigint,
-    makeSource: (wakeAll: () => void) => FeedSource<S>,
+    makeSource: (owner: FeedOwner) => FeedSource<S>,
   ): ResponseStream<S>;
   /**
    * Opens a stream of the market data of markets, chosen as in {@link observe}; also of those that are stale.
@@ -181,7 +181,7 @@ class FollowedLive implements Live {
   openFeed<S extends DescMessage>(
     key: string,
     place: bigint,
-    makeSource: (wakeAll: () => void) => FeedSource<S>,
+    makeSource: (owner: FeedOwner) => FeedSource<S>,
   ): ResponseStream<S> {
     this.state();
     if (this.#draining || this.#feeds === undefined) throw draining();

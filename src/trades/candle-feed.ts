@@ -3,7 +3,7 @@ import { ObserveCandleDataResponseSchema } from "../../gen/datanode/api/v2/tradi
 import { type Candle, periodStart } from "../domain/candle.js";
 import { Failure, unavailable } from "../domain/failure.js";
 import { MessageResponse } from "../encoding/message-response.js";
-import { type FeedReader, type FeedSource, Retry, readerStalled } from "../live/feed.js";
+import { type FeedOwner, type FeedReader, type FeedSource, Retry, readerStalled } from "../live/feed.js";
 import type { LiveState } from "../live/live-state.js";
 import type { Database } from "../store/database.js";
 import { type CandleSeries, candleMessage, readCandlesFrom, readNewestCandle } from "./candle-reader.js";
@@ -37,7 +37,7 @@ export class CandleFeed implements FeedSource<Schema> {
   readonly #database: Pick<Database, "lease">;
   readonly #state: LiveState;
   readonly #series: CandleSeries;
-  readonly #wakeAll: () => void;
+  readonly #owner: FeedOwner;
   /** By first trade, in the order of their last changes. */
   readonly #candles = new Map<bigint, Version>();
   #newest: Candle | undefined;
@@ -48,20 +48,22 @@ export class CandleFeed implements FeedSource<Schema> {
   #version = 0n;
   /** By the place before, as of the newest version. */
   readonly #known = new Map<bigint, Messages>();
-  /** Changes up to this are no longer remembered. */
+  /** Changes before this are no longer remembered … */
   #forgotten = 0n;
+  /** … and readers of them are ended with this. */
+  #failure = tooSlow();
   #isRead = false;
   #isReading = false;
-  readonly #retry = new Retry(() => this.changed(), retryAfterMs);
+  readonly #retry: Retry;
   /** The market's last trade when candles were read: without another, they are the same. */
   #lastTrade: string | undefined;
-  #failure: Failure | undefined;
 
-  constructor(database: Pick<Database, "lease">, state: LiveState, series: CandleSeries, wakeAll: () => void) {
+  constructor(database: Pick<Database, "lease">, state: LiveState, series: CandleSeries, owner: FeedOwner) {
     this.#database = database;
     this.#state = state;
     this.#series = series;
-    this.#wakeAll = wakeAll;
+    this.#owner = owner;
+    this.#retry = new Retry(() => this.changed(), retryAfterMs, owner.log);
     this.changed();
   }
 
@@ -79,17 +81,30 @@ export class CandleFeed implements FeedSource<Schema> {
         this.#isReading = false;
         this.#isRead = true;
         this.#lastTrade = lastTrade;
-        this.#wakeAll();
+        this.#owner.wakeAll();
         this.changed();
       },
       (error: unknown) => {
         this.#isReading = false;
-        if (error instanceof Failure && error.code === "failed_precondition") {
-          this.#failure = error;
-          this.#wakeAll();
-        } else this.#retry.later();
+        if (error instanceof Failure && error.code === "failed_precondition") this.#beginAnew(error);
+        this.#retry.later(error);
       },
     );
+  }
+
+  /** Ends the readers that were sent something; all others get the newest candle once it is read. */
+  #beginAnew(failure: Failure): void {
+    this.#candles.clear();
+    this.#known.clear();
+    this.#newest = undefined;
+    this.#isRead = false;
+    this.#forget(++this.#version, failure);
+    this.#owner.wakeAll();
+  }
+
+  #forget(version: bigint, failure: Failure): void {
+    this.#forgotten = version;
+    this.#failure = failure;
   }
 
   ended(): void {
@@ -97,8 +112,7 @@ export class CandleFeed implements FeedSource<Schema> {
   }
 
   next(place: bigint, reader: FeedReader): Messages {
-    if (this.#failure !== undefined) reader.fail(this.#failure);
-    else if (place !== noCandle && place < this.#forgotten) reader.fail(tooSlow());
+    if (place !== noCandle && place < this.#forgotten) reader.fail(this.#failure);
     else if (place !== noCandle || this.#isRead) {
       const messages = this.#known.get(place) ?? this.#behind(place);
       this.#known.set(place, messages);
@@ -146,7 +160,7 @@ export class CandleFeed implements FeedSource<Schema> {
     if (this.#candles.size <= candlesRememberedMax) return;
     for (const [oldest, { version }] of this.#candles) {
       this.#candles.delete(oldest);
-      this.#forgotten = version;
+      this.#forget(version, tooSlow());
       break;
     }
   }

@@ -3,7 +3,7 @@ import { firstIdOfBlock } from "../domain/block-position.js";
 import { always } from "../domain/date-range.js";
 import { Failure } from "../domain/failure.js";
 import { MessageResponse } from "../encoding/message-response.js";
-import { type FeedReader, type FeedSource, Retry } from "../live/feed.js";
+import { type FeedOwner, type FeedReader, type FeedSource, Retry } from "../live/feed.js";
 import { tradeMessage } from "../live/live-market.js";
 import type { LiveState } from "../live/live-state.js";
 import type { Reader } from "../store/connection/lease.js";
@@ -140,8 +140,8 @@ export class TradeFeed implements FeedSource<Schema> {
   readonly heartbeat = new MessageResponse(ObserveTradesResponseSchema, { trades: [] });
   readonly #follower: TradeFollower;
   readonly #selects: (trade: PastTradeRow) => boolean;
-  readonly #wakeAll: () => void;
-  readonly #retry = new Retry(() => this.changed(), retryMs);
+  readonly #owner: FeedOwner;
+  readonly #retry: Retry;
   /** By the place before, as far as the follower had reached then. */
   readonly #known = new Map<bigint, Messages>();
   #knownAt = -1n;
@@ -152,13 +152,14 @@ export class TradeFeed implements FeedSource<Schema> {
   /** Who waits for a read of the table that goes on, by its place. */
   readonly #reading = new Map<bigint, Set<FeedReader>>();
 
-  constructor(follower: TradeFollower, { marketIds, partyIds }: TradeSelection, wakeAll: () => void) {
+  constructor(follower: TradeFollower, { marketIds, partyIds }: TradeSelection, owner: FeedOwner) {
     this.#follower = follower;
     const [markets, parties] = [new Set(marketIds), new Set(partyIds)];
     this.#selects = ({ marketId, buyer, seller }) =>
       (markets.size === 0 || markets.has(marketId)) &&
       (parties.size === 0 || parties.has(buyer) || parties.has(seller));
-    this.#wakeAll = wakeAll;
+    this.#owner = owner;
+    this.#retry = new Retry(() => this.changed(), retryMs, owner.log);
     follower.enter();
   }
 
@@ -173,9 +174,9 @@ export class TradeFeed implements FeedSource<Schema> {
     this.#follower
       .refresh()
       .then(
-        () => this.#wakeAll(),
+        () => this.#owner.wakeAll(),
         // Readers of what is not kept find that when they ask for it.
-        (error: unknown) => (isNotKept(error) ? this.#wakeAll() : this.#retry.later()),
+        (error: unknown) => (isNotKept(error) ? this.#owner.wakeAll() : this.#retry.later(error)),
       )
       .finally(() => {
         this.#isFollowing = false;
@@ -217,12 +218,12 @@ export class TradeFeed implements FeedSource<Schema> {
         const [oldest = place] = this.#past.keys();
         if (this.#past.size > readsHeldMax) this.#past.delete(oldest);
         this.#reading.delete(place);
-        this.#wakeAll();
+        this.#owner.wakeAll();
       },
       (error: unknown) => {
         this.#reading.delete(place);
         if (isNotKept(error)) for (const each of waiting) each.fail(error);
-        else setTimeout(this.#wakeAll, retryMs).unref();
+        else this.#retry.later(error);
       },
     );
   }

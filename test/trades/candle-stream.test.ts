@@ -1,7 +1,9 @@
 import type { JsonObject } from "@bufbuild/protobuf";
+import { pino } from "pino";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { unavailable } from "../../src/domain/failure.js";
+import { Failure, unavailable } from "../../src/domain/failure.js";
 import type { ResponseStream } from "../../src/domain/service.js";
+import type { FeedOwner } from "../../src/live/feed.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { openDatabase } from "../../src/store/database.js";
@@ -195,7 +197,7 @@ test("candles that could not be read are read again without a further block", as
   const database = openDatabase(url);
   const state = api.opened.live.state();
   const lease = vi.spyOn(database, "lease").mockRejectedValueOnce(unavailable("try again", "SERVER_BUSY", 1));
-  const source = (wakeAll: () => void) => new CandleFeed(database, state, { marketId: "m", seconds: 60 }, wakeAll);
+  const source = (owner: FeedOwner) => new CandleFeed(database, state, { marketId: "m", seconds: 60 }, owner);
   const reader = new Reader(api.opened.live.openFeed("fails once", noCandle, source));
   let wakes = 0;
   reader.stream.onReady(() => wakes++);
@@ -208,6 +210,49 @@ test("candles that could not be read are read again without a further block", as
   );
   expect([lease.mock.calls.length, wakes]).toEqual([2, 1]);
   reader.stream.close();
+  await database.close();
+});
+
+test("what is no longer kept ends the readers that wait for it; others get the newest candle", async () => {
+  const database = openDatabase(url);
+  const lease = vi.spyOn(database, "lease");
+  const lines: string[] = [];
+  const caughtLog = pino({}, { write: (line) => lines.push(line) });
+  const { live } = api.opened;
+  const open = () => {
+    const source = ({ wakeAll }: FeedOwner) =>
+      new CandleFeed(database, live.state(), { marketId: "m", seconds: 60 }, { wakeAll, log: caughtLog });
+    return new Reader(live.openFeed("not kept", noCandle, source));
+  };
+  const [quick, sleeping] = [open(), open()];
+  for (const reader of [quick, sleeping]) {
+    await vi.waitFor(() => {
+      reader.take();
+      expect(reader.candles).toHaveLength(1);
+    });
+  }
+  lease
+    .mockRejectedValueOnce(new Error("a defect"))
+    .mockRejectedValueOnce(new Failure("failed_precondition", "not kept", { reason: "TRADES_NOT_RETAINED" }));
+  await loadBlock(2_100, 7);
+  const notKept = { code: "failed_precondition", reason: "TRADES_NOT_RETAINED" };
+  await vi.waitFor(
+    () => {
+      quick.take();
+      expect(quick.stream.failure).toMatchObject(notKept);
+    },
+    { timeout: 20_000 },
+  );
+  // One still keeps the source, as it takes nothing.
+  const late = open();
+  await late.follow("2100 7 7 7 7 1");
+  sleeping.take();
+  expect(sleeping.stream.failure).toMatchObject(notKept);
+  await loadBlock(2_101, 8);
+  await late.follow("2100 7 7 7 7 1", "2100 7 8 7 8 2");
+  // A failure that clients may be told of is none of the log.
+  expect(lines.map((line) => JSON.parse(line).err.message)).toEqual(["a defect"]);
+  late.stream.close();
   await database.close();
 });
 

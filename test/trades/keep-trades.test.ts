@@ -239,8 +239,8 @@ test("a stream that is behind what is kept ends with that; one that is not goes 
   // A follower that keeps little in memory.
   const follower = new TradeFollower(store, live.state(), 5);
   const open = (name: string) =>
-    live.openFeed(name, follower.newest, (wakeAll) => {
-      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, wakeAll);
+    live.openFeed(name, follower.newest, (owner) => {
+      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, owner);
     });
   const quick = open("quick");
   const slow = [open("slow"), open("slow"), open("slow")];
@@ -274,8 +274,8 @@ test("a follower that comes too late for what is kept goes on with the newest bl
   const slow = openDatabase(url);
   const follower = new TradeFollower(slow, live.state());
   const open = () => {
-    return live.openFeed("one", follower.newest, (wakeAll) => {
-      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, wakeAll);
+    return live.openFeed("one", follower.newest, (owner) => {
+      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, owner);
     });
   };
   // Its connection takes nothing: it keeps the feed open.

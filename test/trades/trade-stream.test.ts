@@ -84,8 +84,8 @@ test("each trade is sent once, in order, to quick readers and to slow ones, from
   const follower = new TradeFollower(database, state, 20);
   const openFar = () =>
     new Reader(
-      api.opened.live.openFeed("far", follower.newest, (wakeAll) => {
-        return new TradeFeed(follower, { marketIds: [], partyIds: [] }, wakeAll);
+      api.opened.live.openFeed("far", follower.newest, (owner) => {
+        return new TradeFeed(follower, { marketIds: [], partyIds: [] }, owner);
       }),
     );
   const far = [openFar(), openFar(), openFar()];
@@ -178,8 +178,8 @@ test("trades that could not be read are read again without a further block", asy
   const lease = vi.spyOn(failing, "lease").mockRejectedValueOnce(unavailable("try again", "SERVER_BUSY", 1));
   const follower = new TradeFollower(failing, state);
   const reader = new Reader(
-    caller.opened.live.openFeed("fails once", follower.newest, (wakeAll) => {
-      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, wakeAll);
+    caller.opened.live.openFeed("fails once", follower.newest, (owner) => {
+      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, owner);
     }),
   );
   await loadBlock(2);
@@ -216,8 +216,8 @@ test("readers are woken by each read, also if new blocks come faster than they a
     return read;
   });
   const reader: Reader = new Reader(
-    caller.opened.live.openFeed("slow reads", follower.newest, (wakeAll) => {
-      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, wakeAll);
+    caller.opened.live.openFeed("slow reads", follower.newest, (owner) => {
+      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, owner);
     }),
   );
   let wakes = 0;
