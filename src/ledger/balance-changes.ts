@@ -33,6 +33,7 @@ const accountMax = 0xffff_ffff;
 
 /**
  * One page of the balances that changed, of the accounts that a filter selects.
+ * @param examinedMax replaced by tests
  * @throws Failure `failed_precondition` if the range or the cursor reaches before the entries that are kept
  */
 export async function readBalanceChanges(
@@ -41,6 +42,7 @@ export async function readBalanceChanges(
   time: TimeRange,
   request: PageRequest<BalancePlace>,
   call: Call,
+  examinedMax = entriesFoldedMax,
 ): Promise<Page<BalanceChange & { readonly of: Account }, BalancePlace>> {
   const { result, extent, directory } = await ledger.read(call, time, async (view, accounts) => {
     const reach = await view.reach();
@@ -52,7 +54,7 @@ export async function readBalanceChanges(
     }
     const hasRange = time.startNs !== undefined || time.endNs !== undefined;
     if (hasRange && reach.start !== undefined) view.requireKept(reach.start, "date_range.start_timestamp");
-    const fold = new BalanceFold(view, accounts, side);
+    const fold = new BalanceFold(view, accounts, side, examinedMax);
     return await findPage(request, isAt, (descending, want) => fold.scan(cursor, descending, want));
   });
   const rows = result.rows.map((row) => ({ ...row, of: directory.account(row.account) }));
@@ -83,7 +85,12 @@ class BalanceFold {
   readonly #side: AccountSide | undefined;
   readonly #selection: LedgerSelection;
 
-  constructor(view: LedgerView, directory: AccountDirectory, side: AccountSide | undefined) {
+  constructor(
+    view: LedgerView,
+    directory: AccountDirectory,
+    side: AccountSide | undefined,
+    private readonly examinedMax: number,
+  ) {
     this.#view = view;
     this.#directory = directory;
     this.#side = side;
@@ -108,7 +115,8 @@ class BalanceFold {
       examined += scanned.rows.length;
       const isEnd = state.rest.low > state.rest.high;
       const blocks = this.#blocksOf(scanned.rows, open, descending);
-      open = isEnd ? undefined : blocks.pop();
+      const next = (descending ? state.rest.high : state.rest.low) >> positionBits;
+      open = isEnd || blocks.at(-1)?.height !== next ? undefined : blocks.pop();
       const balances = balancesOf(blocks, descending, descending ? new Map(open?.balances) : last);
       const pending = balances.filter((one) => from === undefined || comparePlaces(one, from) * direction >= 0);
       while (rows.length < want && pending.length > 0) {
@@ -117,7 +125,8 @@ class BalanceFold {
       if (isEnd || rows.length >= want) return { rows };
       const reached = reachedBy(state.rest);
       const hasMoved = from === undefined || comparePlaces(reached, from) * direction > 0;
-      if (hasMoved && (examined >= entriesFoldedMax || scanned.rows.length === 0)) return { rows, reached };
+      // A scan that gives fewer entries has reached a bound of its own.
+      if (hasMoved && (examined >= this.examinedMax || scanned.rows.length < entries)) return { rows, reached };
     }
   }
 

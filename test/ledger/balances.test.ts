@@ -1,6 +1,9 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type AccountDetails, AccountType } from "../../gen/vega/vega_pb.js";
+import { always } from "../../src/domain/date-range.js";
+import { type BalancePlace, readBalanceChanges } from "../../src/ledger/balance-changes.js";
+import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { retain } from "../../src/ledger/retain.js";
 import { simulate } from "../../src/simulator/network.js";
 import { Random } from "../../src/simulator/random.js";
@@ -8,6 +11,7 @@ import { openDatabase } from "../../src/store/database.js";
 import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { loadRecording } from "../support/load-recording.js";
+import { RecordingBuilder } from "../support/recording.js";
 import { tries } from "../support/tries.js";
 import { type ModelBlock, realRecording, wholeBlocks } from "../trades/trade-model.js";
 
@@ -197,6 +201,42 @@ describe.each(networks.filter(([, recording]) => recording !== undefined))("%s",
       expect(found, JSON.stringify(request)).toEqual(newestFirst ? expected.toReversed() : expected);
     }
   });
+});
+
+test("no change is lost where a page ends early, whatever entry of a block was examined last", async () => {
+  const { url } = newDatabaseUrl();
+  const random = new Random(7, "blocks");
+  const recording = new RecordingBuilder();
+  const expected: string[] = [];
+  let balance = 0;
+  for (let height = 1; height <= 600; height++) {
+    // Blocks of one entry, whose only one is the first and the last, are as frequent as any.
+    const entries = Array.from({ length: 1 + random.below(3) }, () => ({ toBalance: `${++balance}` }));
+    recording.block(height, BigInt(height), (r) => r.transfer(...entries));
+    expected.push(`${height} ${balance}`);
+  }
+  await loadRecording(url, recording.bytes());
+  const database = openDatabase(url);
+  const ledger = new LedgerReader(database);
+  const bob = { partyId: "bob", assetId: undefined, marketIds: [], types: [] };
+  const call = { signal: new AbortController().signal, clientAddress: "127.0.0.1", requestHeaders: {} };
+  let early = 0;
+  for (const newestFirst of [true, false]) {
+    for (const examinedMax of [1, 150]) {
+      const found: string[] = [];
+      for (let cursor: BalancePlace | undefined, hasNext = true; hasNext; ) {
+        const request = { newestFirst, size: 90, backwards: false, cursor };
+        const page = await readBalanceChanges(ledger, bob, always, request, call, examinedMax);
+        found.push(...page.rows.map((row) => `${row.height} ${row.balance}`));
+        if (page.reached !== undefined) early++;
+        cursor = page.reached ?? page.rows.at(-1);
+        ({ hasNext } = page);
+      }
+      expect(found).toEqual(newestFirst ? expected.toReversed() : expected);
+    }
+  }
+  expect(early).toBeGreaterThan(10);
+  await database.close();
 });
 
 test("a balance whose newest entry was dropped fails, and is never 0", async () => {
