@@ -53,6 +53,8 @@ export class CandleFeed implements FeedSource<Schema> {
   /** … and readers of them are ended with this. */
   #failure = tooSlow();
   #isRead = false;
+  /** Why the newest candle cannot be read: for readers that were sent nothing. */
+  #unreadable: Failure | undefined;
   #isReading = false;
   readonly #retry: Retry;
   /** The market's last trade when candles were read: without another, they are the same. */
@@ -80,25 +82,28 @@ export class CandleFeed implements FeedSource<Schema> {
       () => {
         this.#isReading = false;
         this.#isRead = true;
+        this.#unreadable = undefined;
         this.#lastTrade = lastTrade;
         this.#owner.wakeAll();
         this.changed();
       },
       (error: unknown) => {
         this.#isReading = false;
-        if (error instanceof Failure && error.code === "failed_precondition") this.#beginAnew(error);
+        if (error instanceof Failure && error.code === "failed_precondition") this.#failReaders(error);
         this.#retry.later(error);
       },
     );
   }
 
-  /** Ends the readers that were sent something; all others get the newest candle once it is read. */
-  #beginAnew(failure: Failure): void {
-    this.#candles.clear();
-    this.#known.clear();
-    this.#newest = undefined;
-    this.#isRead = false;
-    this.#forget(++this.#version, failure);
+  /** Ends those for whom what was to be read is not kept. All others get the newest candle once it is read. */
+  #failReaders(failure: Failure): void {
+    if (this.#isRead) {
+      this.#candles.clear();
+      this.#known.clear();
+      this.#newest = undefined;
+      this.#isRead = false;
+      this.#forget(++this.#version, failure);
+    } else this.#unreadable = failure;
     this.#owner.wakeAll();
   }
 
@@ -112,7 +117,9 @@ export class CandleFeed implements FeedSource<Schema> {
   }
 
   next(place: bigint, reader: FeedReader): Messages {
-    if (place !== noCandle && place < this.#forgotten) reader.fail(this.#failure);
+    const before = place < this.#forgotten ? this.#failure : undefined;
+    const failure = place === noCandle ? this.#unreadable : before;
+    if (failure !== undefined) reader.fail(failure);
     else if (place !== noCandle || this.#isRead) {
       const messages = this.#known.get(place) ?? this.#behind(place);
       this.#known.set(place, messages);
@@ -133,10 +140,11 @@ export class CandleFeed implements FeedSource<Schema> {
     const lease = { class: "history", call: undefined, place: { storeId, streamSequence } } as const;
     await this.#database.lease(lease, async (reader) => {
       if (!this.#isRead) {
-        const newest = await readNewestCandle(reader, this.#series);
+        const { newest, oldestNs } = await readNewestCandle(reader, this.#series);
         if (newest !== undefined) this.#note(newest);
-        // Where there was none, all that come are of this period or later.
+        // Where there was none, all that come are of this period, if it is kept whole, or later.
         this.#firstNs = newest?.startNs ?? periodStart(timeNs, this.#series.seconds);
+        if (this.#firstNs < oldestNs) this.#firstNs = oldestNs;
         return;
       }
       const startNs = this.#newest?.startNs ?? this.#firstNs;

@@ -70,11 +70,14 @@ function isAt({ startNs, firstTrade }: Candle, cursor: CandlePlace): boolean {
 /** Candles that one read for a stream gives. */
 const candlesPerRead = 1_000;
 
-/** The newest candle of a series, as it is now; undefined: there is none. */
-export async function readNewestCandle(reader: Reader, series: CandleSeries): Promise<Candle | undefined> {
-  const { timeNs: low } = oldestCandle(series, await readTradeExtent(reader, always));
-  const range = { low, high: undefined, from: undefined, descending: true };
-  return (await scanCandles(reader, series, range, 1)).candles[0];
+/** The newest candle of a series, as it is now, if there is one, and from when on its periods are kept whole. */
+export async function readNewestCandle(
+  reader: Reader,
+  series: CandleSeries,
+): Promise<{ readonly newest: Candle | undefined; readonly oldestNs: bigint }> {
+  const { timeNs: oldestNs } = oldestCandle(series, await readTradeExtent(reader, always));
+  const range = { low: oldestNs, high: undefined, from: undefined, descending: true };
+  return { newest: (await scanCandles(reader, series, range, 1)).candles[0], oldestNs };
 }
 
 /**

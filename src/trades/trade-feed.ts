@@ -1,5 +1,5 @@
 import { ObserveTradesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { firstIdOfBlock } from "../domain/block-position.js";
+import { firstIdOfBlock, positionBits } from "../domain/block-position.js";
 import { always } from "../domain/date-range.js";
 import { Failure } from "../domain/failure.js";
 import { MessageResponse } from "../encoding/message-response.js";
@@ -35,8 +35,10 @@ export class TradeFollower {
   readonly #state: LiveState;
   #trades: PastTradeRow[] = [];
   /** All trades behind this id, up to `reached`, are in memory. */
-  #from: bigint;
-  #reached: bigint;
+  #from = 0n;
+  #reached = 0n;
+  /** The block of which, and of all before it, there is nothing behind `reached`. */
+  #seenHeight = 0n;
   #reading: Promise<void> | undefined;
   #feeds = 0;
   readonly #tradesMax: number;
@@ -45,8 +47,7 @@ export class TradeFollower {
     this.#database = database;
     this.#state = state;
     this.#tradesMax = tradesMax;
-    this.#reached = this.newest;
-    this.#from = this.#reached;
+    this.#beginAnew();
   }
 
   /** Somebody follows: where nobody did, what came meanwhile is left out. */
@@ -58,6 +59,7 @@ export class TradeFollower {
     this.#trades = [];
     this.#reached = this.newest;
     this.#from = this.#reached;
+    this.#seenHeight = this.#state.progress.height;
   }
 
   leave(): void {
@@ -99,21 +101,27 @@ export class TradeFollower {
 
   async #read(): Promise<void> {
     const bound = this.newest;
+    const { height } = this.#state.progress;
     const before = this.#reached;
-    const found = await this.read(before, bound, this.#tradesMax).catch((error: unknown) => {
+    const found = await this.read(before, bound, this.#tradesMax, this.#seenHeight).catch((error: unknown) => {
       if (isNotKept(error)) this.#beginAnew();
       throw error;
     });
     // Meanwhile everybody left, and somebody began anew.
     if (this.#reached !== before) return;
-    this.#reached = found.length < this.#tradesMax ? bound : (found.at(-1)?.id ?? bound);
+    const isAll = found.length < this.#tradesMax;
+    this.#reached = isAll ? bound : (found.at(-1)?.id ?? bound);
+    this.#seenHeight = isAll ? height : heightSeen(this.#reached);
     this.#trades.push(...found);
     const surplus = this.#trades.length - this.#tradesMax;
     if (surplus > 0) this.#from = this.#trades.splice(0, surplus).at(-1)?.id ?? this.#from;
   }
 
-  /** Trades behind an id, in order. @throws Failure `failed_precondition` if they are not kept */
-  read(after: bigint, upTo: bigint, rowsMax: number): Promise<PastTradeRow[]> {
+  /**
+   * Trades behind an id, in order. Of blocks up to `seenHeight` there are none.
+   * @throws Failure `failed_precondition` if they are not kept
+   */
+  read(after: bigint, upTo: bigint, rowsMax: number, seenHeight = heightSeen(after)): Promise<PastTradeRow[]> {
     const { storeId, streamSequence } = this.#state.progress;
     const place = { storeId, streamSequence };
     return this.#database.lease({ class: "history", call: undefined, place }, async (reader: Reader) => {
@@ -122,10 +130,15 @@ export class TradeFollower {
       );
       // Afterwards, because the loader may drop trades at any time.
       const { oldest } = await readTradeExtent(reader, always);
-      if (after < firstIdOfBlock(oldest.height) - 1n) throw tradesNotKept("market_ids", oldest);
+      if (seenHeight + 1n < oldest.height) throw tradesNotKept("market_ids", oldest);
       return trades;
     });
   }
+}
+
+/** The newest block that ends before what is behind an id, as far as the id tells. */
+function heightSeen(id: bigint): bigint {
+  return ((id + 1n) >> positionBits) - 1n;
 }
 
 /** Which trades a stream has; an empty list selects by nothing. */

@@ -256,6 +256,42 @@ test("what is no longer kept ends the readers that wait for it; others get the n
   await database.close();
 });
 
+test("a stream of a store without the newest trades fails, and one of part of a period leaves that out", async () => {
+  const { url: other } = newDatabaseUrl();
+  await migrate(other, log);
+  const minute = 60n * second;
+  const recording = new RecordingBuilder();
+  const loadAt = async (block: number, timeNs: bigint) => {
+    const trade = { id: `${block}`, marketId: "m", price: `${block}`, size: 1n };
+    recording.block(block, timeNs, (r) => (block === 1 ? r.market("m") : r).trade(trade));
+    await load({ database: other, sources: [streamSource(inChunks(recording.bytes()), "blocks")], log });
+  };
+  await loadAt(1, 1n * minute);
+  // A release that keeps no trades has loaded last.
+  const database = openDatabase(other);
+  await database.withConnection((connection) => connection.run("UPDATE trade_progress SET stream_sequence = 1"));
+  const caller = await ApiCaller.open(other, { pollIntervalMs: 1 });
+  const open = async () => new Reader(await caller.stream("ObserveCandleData", { candleId: "trades_candle_1_hour_m" }));
+  const early = await open();
+  await vi.waitFor(() => {
+    early.take();
+    expect(early.stream.failure).toMatchObject({ code: "failed_precondition", reason: "TRADES_NOT_RETAINED" });
+  });
+  // From the second block on trades are kept again, and the candle of the hour would have only some of its trades.
+  await loadAt(2, 20n * minute);
+  await vi.waitFor(() => expect(caller.opened.live.state().progress.height).toBe(2n), { timeout: 20_000 });
+  const reader = await open();
+  await vi.waitFor(() => expect(reader.stream.take()).toHaveLength(1));
+  await loadAt(3, 21n * minute);
+  await loadAt(4, 60n * minute);
+  await reader.follow("3600 4 4 4 4 1");
+  const { edges } = await caller.page("ListCandleData", { candleId: "trades_candle_1_hour_m" });
+  expect(edges.map(({ node }) => node["start"])).toEqual([`${60n * minute}`]);
+  reader.stream.close();
+  await caller.opened.close();
+  await database.close();
+});
+
 test("a stream of a market without a candle gets all that come, also those that become visible together", async () => {
   const { url: other } = newDatabaseUrl();
   await migrate(other, log);

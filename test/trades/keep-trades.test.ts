@@ -267,6 +267,41 @@ test("a stream that is behind what is kept ends with that; one that is not goes 
   await api.opened.close();
 });
 
+test("a network that halts for longer than trades are kept ends no stream that has all of them", async () => {
+  const recording = new RecordingBuilder();
+  const loadBlock = (height: number, seconds: bigint) => {
+    const trade = { id: `${height}`, marketId: "m", price: "5", size: 1n };
+    recording.block(height, seconds * second, (r) => (height === 1 ? r.market("m") : r).trade(trade));
+    return loadBytes(recording.bytes(), { keepTrades: 60n * second });
+  };
+  await loadBlock(1, 1n);
+  const api = await ApiCaller.open(url, { pollIntervalMs: 1 });
+  const stream = await api.stream("ObserveTrades", {});
+  const seen: string[] = [];
+  const sees = (...expected: string[]) =>
+    vi.waitFor(
+      () => {
+        for (const response of stream.take()) {
+          const { trades } = JSON.parse(response.jsonText()) as { trades: { id: string }[] };
+          seen.push(...trades.map(({ id }) => id));
+        }
+        expect([seen, stream.failure]).toEqual([expected, undefined]);
+      },
+      { timeout: 20_000 },
+    );
+  await loadBlock(2, 2n);
+  await sees("2");
+  await loadBlock(3, 3_600n);
+  await sees("2", "3");
+  // What the stream is at was dropped.
+  const { oldest } = (await store.withConnection(readTradeProgress)) ?? {};
+  expect(oldest?.height).toBe(3n);
+  await loadBlock(4, 3_601n);
+  await sees("2", "3", "4");
+  stream.close();
+  await api.opened.close();
+});
+
 test("a follower that comes too late for what is kept goes on with the newest block", async () => {
   await loadBlocks(100);
   const api = await ApiCaller.open(url, { pollIntervalMs: 1 });
