@@ -54,7 +54,18 @@ func RetryWait(err error, failures int, jitter float64) time.Duration {
 // there.
 func isOfOtherChain(err error) bool {
 	info, ok := detailOf[*errdetails.ErrorInfo](err)
-	return ok && info.GetReason() == "CHAIN_CHANGED"
+	return ok && info.GetReason() == chainChanged
+}
+
+const chainChanged = "CHAIN_CHANGED"
+
+// ofOtherChain is the error of a server where what was read before is not there.
+func ofOtherChain(message string) error {
+	failure := connect.NewError(connect.CodeUnavailable, errors.New(message))
+	if detail, err := connect.NewErrorDetail(&errdetails.ErrorInfo{Reason: chainChanged}); err == nil {
+		failure.AddDetail(detail)
+	}
+	return failure
 }
 
 // detailOf is the error's detail of a type, if it has one.

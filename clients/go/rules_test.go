@@ -109,10 +109,10 @@ var cases struct {
 }
 
 type tradeCall struct {
-	// Height is that of the block that the response names. Next is the cursor of the next page of a list, if any.
-	Call, Height, Next string
-	Trades             []string
-	Messages           [][]string
+	// Time is that of the block that the response names. Next is the cursor of the next page of a list, if any.
+	Call, Time, Next string
+	Trades           []string
+	Messages         [][]string
 	// End is the code of the error; 0: it ends well.
 	End uint32
 	// Reason is the one of the error's details.
@@ -592,7 +592,7 @@ func (s *scriptedTrades) next(ctx context.Context, request string) (tradeCall, e
 	call := s.calls[0]
 	s.calls = s.calls[1:]
 	info, _ := connect.CallInfoForHandlerContext(ctx)
-	info.ResponseHeader().Set("X-Block-Height", call.Height)
+	info.ResponseHeader().Set("X-Block-Timestamp", call.Time)
 	return call, nil
 }
 
@@ -626,8 +626,8 @@ func (s *scriptedTrades) ListTrades(
 		return nil, err
 	}
 	var edges []*apiv2.TradeEdge
-	for _, trade := range tradesOf(call.Trades) {
-		edges = append(edges, &apiv2.TradeEdge{Node: trade})
+	for at, trade := range tradesOf(call.Trades) {
+		edges = append(edges, &apiv2.TradeEdge{Node: trade, Cursor: fmt.Sprint(trade.GetId(), at)})
 	}
 	info := &apiv2.PageInfo{HasNextPage: call.Next != "", EndCursor: call.Next}
 	return &apiv2.ListTradesResponse{Trades: &apiv2.TradeConnection{Edges: edges, PageInfo: info}}, nil

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -27,11 +27,11 @@ type TradesOptions struct {
 // Trades yields a market's trades from a time on, oldest first, and then as they are made, for as long as the caller
 // reads: each once, in the order of the network. From zero: from the first trade that is kept.
 //
-// It lists what there is, opens the stream, and lists once more up to the block at which the stream began. When the
-// connection breaks, it does the same again after a wait, from the time of the last trade on. Of that time it leaves out
-// as many trades of each id as it has yielded before: venues may use an id more than once. So nothing is missing or
-// doubled, at any server of the database, and also if you read slowly. In a market that is quiet for longer than trades
-// are kept, it goes on if the market's last trade shows that nothing was missed.
+// It lists what there is, opens the stream, and goes on with the list up to the time at which the stream began; of the
+// stream it yields what is later. When the connection breaks, it does the same again after a wait, from the time of the
+// last trade on. Of that time it leaves out as many trades as it has yielded before. So nothing is missing or doubled, at
+// any server of the database, and also if you read slowly, or if a venue uses an id more than once. In a market that is
+// quiet for longer than trades are kept, it goes on if the market's last trade shows that nothing was missed.
 //
 // It ends when the context does, or with an error when trying again is of no use: CodeNotFound for an unknown market,
 // CodeFailedPrecondition with the reason TRADES_NOT_RETAINED if trades from that time on are not kept, CodeUnavailable with
@@ -41,12 +41,15 @@ func Trades(
 ) iter.Seq2[*vega.Trade, error] {
 	return func(yield func(*vega.Trade, error) bool) {
 		reader := &tradeReader{client: client, marketIDs: []string{marketID}, options: options}
-		reader.given, reader.had = map[string]int{}, map[string]int{}
 		if !from.IsZero() {
 			timestamp := from.UnixNano()
 			reader.timestamp = &timestamp
 		}
 		goesOnAfter := func(err error) bool {
+			// What a stream has no more may have been yielded: the next list tells.
+			if connect.CodeOf(err) == connect.CodeFailedPrecondition {
+				return !reader.isListing
+			}
 			isLasting := connect.CodeOf(err) == connect.CodeDataLoss || errors.Is(err, ErrListDoesNotAdvance) || isOfOtherChain(err)
 			return IsTransient(err) && !isLasting
 		}
@@ -56,28 +59,43 @@ func Trades(
 	}
 }
 
+var errOtherChain = ofOtherChain("the trades that were read are not in the database any more: it holds another chain")
+
+// listPlace tells how far the list of one connection was read.
+type listPlace struct {
+	// start is the time of the last trade that was yielded before it. Its first known trades of that time are left out.
+	start int64
+	known int
+	// Trades up to floor are left out.
+	floor *int64
+	after string
+	// reached is the newest time that the list is known to have reached. It has all trades of earlier times.
+	reached int64
+}
+
 // tradeReader reads trades over any number of connections.
 type tradeReader struct {
 	client    Client
 	marketIDs []string
 	options   TradesOptions
-	// Trades from this time on are to be read, but for those that were. Blocks can have the same time.
+	// Trades from this time on are to be read, but for the first ones, which were. Blocks can have the same time.
 	timestamp *int64
-	// given is how many of each id were yielded, of this time.
-	given map[string]int
-	// had is how many of each id the list or stream that is read has had, of this time.
-	had map[string]int
+	// given is how many of this time were yielded, and lastID the id of the last one.
+	given  int
+	lastID string
 	// goesOn tells whether everything that there was has been read once.
-	goesOn bool
+	goesOn    bool
+	isListing bool
 }
 
 // read yields the trades of one connection. It does not return nil.
 func (r *tradeReader) read(ctx context.Context, yield func(*vega.Trade) error, onMessage func()) error {
+	place := &listPlace{start: r.time(), known: r.given}
 	// Without a stream at first: a server ends one whose reader is busy with the past for minutes.
-	if _, err := r.list(ctx, 0, yield, onMessage); err != nil {
+	if err := r.list(ctx, place, math.MaxInt64, yield, onMessage); err != nil {
 		return err
 	}
-	var startedAt uint64
+	var startedAt int64
 	open := func(ctx context.Context) (source[[]*vega.Trade], error) {
 		stream, err := r.client.ObserveTrades(ctx, &apiv2.ObserveTradesRequest{MarketIds: r.marketIDs})
 		if err != nil {
@@ -87,49 +105,101 @@ func (r *tradeReader) read(ctx context.Context, yield func(*vega.Trade) error, o
 			if !stream.Receive() {
 				return nil, endOf(stream.Err())
 			}
-			startedAt = heightOf(stream.ResponseHeader())
+			startedAt = timeOf(stream.ResponseHeader())
 			return stream.Msg().GetTrades(), nil
 		}, nil
 	}
 	first := true
+	var until int64
 	return watched(ctx, r.options.SilenceMax, open, func(ctx context.Context, trades []*vega.Trade) error {
 		if first {
-			reached, err := r.list(ctx, startedAt, yield, onMessage)
-			if err != nil {
-				return err
-			}
-			// The stream goes on where the list ends, or has some of its trades again.
-			if reached != startedAt || !maps.Equal(r.had, r.given) {
-				clear(r.had)
-			}
+			// Blocks of one time can be on both sides of the stream's start, so that all of that time are listed.
+			until = max(startedAt, r.time())
 		}
 		first = false
+		if place.reached <= until {
+			if err := r.list(ctx, place, until, yield, onMessage); err != nil {
+				return err
+			}
+		}
 		onMessage()
 		for _, trade := range trades {
-			if r.isUnread(trade) {
-				if err := yield(trade); err != nil {
-					return err
-				}
+			if trade.GetTimestamp() <= until {
+				continue
+			}
+			if place.reached <= until {
+				return connect.NewError(connect.CodeUnavailable,
+					fmt.Errorf("trades are streamed after %d, and not listed up to there", until))
+			}
+			if err := r.give(trade, yield); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
 }
 
-// list yields the trades up to a block, or later ones, and returns the block that they reach. It fails with
-// CodeUnavailable if the server has not seen the block yet.
-func (r *tradeReader) list(
-	ctx context.Context, height uint64, yield func(*vega.Trade) error, onMessage func(),
-) (uint64, error) {
-	clear(r.had)
-	var dateRange *apiv2.DateRange
-	if r.timestamp != nil {
-		start := *r.timestamp
-		dateRange = &apiv2.DateRange{StartTimestamp: &start}
+// time is that of the last trade, or where reading began; 0: there is none.
+func (r *tradeReader) time() int64 {
+	if r.timestamp == nil {
+		return 0
 	}
+	return *r.timestamp
+}
+
+// list goes on with a list, up to the newest trade, or to a time. It fails with CodeUnavailable if the server has
+// another chain.
+func (r *tradeReader) list(
+	ctx context.Context, place *listPlace, until int64, yield func(*vega.Trade) error, onMessage func(),
+) error {
+	r.isListing = true
 	newestFirst := false
-	var reached uint64
-	list := func(pagination *apiv2.Pagination) (*apiv2.TradeConnection, error) {
+	pagination := ListOptions{}.pagination(&newestFirst)
+	if after := place.after; after != "" {
+		pagination.After = &after
+	}
+	read := func(pagination *apiv2.Pagination) (*apiv2.TradeConnection, error) {
+		return r.page(ctx, place, pagination)
+	}
+	for edges, err := range pages[*apiv2.TradeEdge](pagination, read) {
+		if err != nil {
+			return err
+		}
+		for _, edge := range edges {
+			trade := edge.GetNode()
+			place.reached = max(place.reached, trade.GetTimestamp())
+			if trade.GetTimestamp() > until {
+				break
+			}
+			place.after = edge.GetCursor()
+			isUnread, err := r.isUnread(place, trade)
+			if err != nil {
+				return err
+			}
+			if isUnread {
+				onMessage()
+				if err := r.give(trade, yield); err != nil {
+					return err
+				}
+			}
+		}
+		if place.reached > until {
+			break
+		}
+	}
+	if place.known > 0 && place.reached > place.start {
+		return errOtherChain
+	}
+	r.goesOn = true
+	r.isListing = false
+	return nil
+}
+
+func (r *tradeReader) page(
+	ctx context.Context, place *listPlace, pagination *apiv2.Pagination,
+) (*apiv2.TradeConnection, error) {
+	var reached int64
+	list := func(dateRange *apiv2.DateRange, pagination *apiv2.Pagination) (*apiv2.TradeConnection, error) {
 		ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.options.SilenceMax, SilenceMax))
 		defer cancel()
 		ctx, call := connect.NewClientContext(ctx)
@@ -137,39 +207,32 @@ func (r *tradeReader) list(
 			MarketIds: r.marketIDs, DateRange: dateRange, Pagination: pagination,
 		})
 		if err == nil {
-			reached = heightOf(call.ResponseHeader())
+			reached = timeOf(call.ResponseHeader())
 		}
 		return response.GetTrades(), err
 	}
-	read := func(pagination *apiv2.Pagination) (*apiv2.TradeConnection, error) {
-		trades, err := list(pagination)
-		if connect.CodeOf(err) != connect.CodeFailedPrecondition || !r.goesOn || r.timestamp == nil {
-			return trades, err
-		}
+	var dateRange *apiv2.DateRange
+	if pagination.After == nil && r.timestamp != nil {
+		dateRange = &apiv2.DateRange{StartTimestamp: &place.start}
+	}
+	trades, err := list(dateRange, pagination)
+	if connect.CodeOf(err) == connect.CodeFailedPrecondition && r.goesOn && r.timestamp != nil {
 		if hasLast, lastErr := r.hasLast(ctx); !hasLast {
 			return nil, cmp.Or(lastErr, err)
 		}
-		// What is kept is newer than that time.
-		dateRange = nil
-		return list(pagination)
-	}
-	for trade, err := range nodes(ListOptions{}.pagination(&newestFirst), read) {
-		if err != nil {
-			return 0, err
+		// All that was yielded is older than what is kept, but for blocks of that time.
+		place.known = 0
+		if r.given > 0 {
+			floor := *r.timestamp
+			place.floor = &floor
 		}
-		if r.isUnread(trade) {
-			onMessage()
-			if err := yield(trade); err != nil {
-				return 0, err
-			}
-		}
+		trades, err = list(nil, ListOptions{}.pagination(pagination.NewestFirst))
 	}
-	r.goesOn = true
-	if reached < height {
-		return 0, connect.NewError(connect.CodeUnavailable,
-			fmt.Errorf("trades are listed up to block %d, and streamed after %d", reached, height))
+	// How far the list reaches is told by its last page.
+	if err == nil && !trades.GetPageInfo().GetHasNextPage() {
+		place.reached = max(place.reached, reached)
 	}
-	return reached, nil
+	return trades, err
 }
 
 // hasLast tells whether the market's last trade was yielded, so that none of those that are not kept any more is missing.
@@ -185,33 +248,38 @@ func (r *tradeReader) hasLast(ctx context.Context) (bool, error) {
 	}
 	trade := response.GetTrade()
 	if trade.GetTimestamp() == *r.timestamp {
-		return r.given[trade.GetId()] > 0, nil
+		return r.given > 0 && trade.GetId() == r.lastID, nil
 	}
 	return trade.GetTimestamp() < *r.timestamp, nil
 }
 
-// isUnread tells whether a trade is to be yielded, which it is once.
-func (r *tradeReader) isUnread(trade *vega.Trade) bool {
-	at := trade.GetTimestamp()
-	if r.timestamp == nil || at > *r.timestamp {
-		r.timestamp = &at
-		clear(r.given)
-		clear(r.had)
+// isUnread tells whether a trade of a list was not yielded before. It fails if those that were are not there.
+func (r *tradeReader) isUnread(place *listPlace, trade *vega.Trade) (bool, error) {
+	if place.known == 0 {
+		return place.floor == nil || trade.GetTimestamp() > *place.floor, nil
 	}
-	if at < *r.timestamp {
-		return false
+	place.known--
+	if trade.GetTimestamp() != place.start || place.known == 0 && trade.GetId() != r.lastID {
+		return false, errOtherChain
 	}
-	id := trade.GetId()
-	r.had[id]++
-	if r.had[id] <= r.given[id] {
-		return false
-	}
-	r.given[id]++
-	return true
+	return false, nil
 }
 
-// heightOf returns the newest block of a response: of a list its own, of a stream that of its start. 0: there is none.
-func heightOf(header http.Header) uint64 {
-	height, _ := strconv.ParseUint(header.Get("X-Block-Height"), 10, 64)
-	return height
+// give yields a trade, and notes that.
+func (r *tradeReader) give(trade *vega.Trade, yield func(*vega.Trade) error) error {
+	at := trade.GetTimestamp()
+	if r.timestamp == nil || *r.timestamp != at {
+		r.given = 0
+	}
+	r.given++
+	r.timestamp = &at
+	r.lastID = trade.GetId()
+	return yield(trade)
+}
+
+// timeOf returns the time of the newest block of a response: of a list its own, of a stream that of its start. 0: there
+// is none.
+func timeOf(header http.Header) int64 {
+	timestamp, _ := strconv.ParseInt(header.Get("X-Block-Timestamp"), 10, 64)
+	return timestamp
 }

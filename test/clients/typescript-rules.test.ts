@@ -60,8 +60,8 @@ interface ReplayMessage {
 
 interface TradeCall {
   readonly call: string;
-  /** The block that the response names. */
-  readonly height: string;
+  /** The time of the block that the response names. */
+  readonly time: string;
   /** Of a list, and the cursor of the next page if there is one. */
   readonly trades?: readonly string[];
   readonly next?: string;
@@ -500,7 +500,7 @@ describe("trades", () => {
       const call = calls[asked.length];
       asked.push(request);
       if (call === undefined || !request.startsWith(call.call)) throw new ConnectError("out of script", Code.NotFound);
-      headers.set("X-Block-Height", call.height);
+      headers.set("X-Block-Timestamp", call.time);
       return call;
     };
     const failAs = ({ end = 0, reason = "" }: TradeCall) => {
@@ -514,7 +514,7 @@ describe("trades", () => {
         const given = Object.entries(fields).filter(([, value]) => value !== undefined);
         const call = next(["list", ...given.map(([name, value]) => `${name}=${value}`)].join(" "), responseHeader);
         failAs(call);
-        const edges = tradesOf(call.trades ?? []).map((node) => ({ node }));
+        const edges = tradesOf(call.trades ?? []).map((node, at) => ({ node, cursor: `${node.id}${at}` }));
         return { trades: { edges, pageInfo: { hasNextPage: call.next !== undefined, endCursor: call.next ?? "" } } };
       },
       getLastTrade({ marketId }, { responseHeader }) {

@@ -237,7 +237,7 @@ class ScriptedTrades(TradingDataServiceServicer):
         if not self.calls or not request.startswith(self.calls[0]["call"]):
             context.abort(grpc.StatusCode.NOT_FOUND, "out of script")
         call = self.calls.pop(0)
-        context.send_initial_metadata([("x-block-height", call["height"])])
+        context.send_initial_metadata([("x-block-timestamp", call["time"])])
         return call
 
     def ListTrades(self, request, context):
@@ -251,7 +251,8 @@ class ScriptedTrades(TradingDataServiceServicer):
         call = self._next(text, context)
         if call.get("end", 0) != 0:
             context.abort(status_of(call["end"]), "as scripted")
-        edges = [TradeEdge(node=trade) for trade in trades_of(call["trades"])]
+        trades = trades_of(call["trades"])
+        edges = [TradeEdge(node=trade, cursor=f"{trade.id}{at}") for at, trade in enumerate(trades)]
         info = PageInfo(has_next_page="next" in call, end_cursor=call.get("next", ""))
         return ListTradesResponse(trades=TradeConnection(edges=edges, page_info=info))
 

@@ -1,5 +1,5 @@
 import { durationMs } from "@bufbuild/protobuf/wkt";
-import { Code, type ConnectError } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { isTooLarge } from "./bounded-fetch.js";
 
@@ -35,9 +35,18 @@ export function isTransient(error: ConnectError): boolean {
   return !permanentCodes.has(error.code) || error.rawMessage.startsWith(protocolError);
 }
 
+const chainChanged = "CHAIN_CHANGED";
+
 /** Whether the server's database holds another chain now, so that nothing that was read goes on there. */
 export function isOfOtherChain(error: ConnectError): boolean {
-  return error.findDetails(ErrorInfoSchema).some(({ reason }) => reason === "CHAIN_CHANGED");
+  return error.findDetails(ErrorInfoSchema).some(({ reason }) => reason === chainChanged);
+}
+
+/** The error of a server where what was read before is not there. */
+export function ofOtherChain(message: string): ConnectError {
+  return new ConnectError(message, Code.Unavailable, undefined, [
+    { desc: ErrorInfoSchema, value: { reason: chainChanged } },
+  ]);
 }
 
 /**

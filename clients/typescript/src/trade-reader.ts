@@ -1,23 +1,21 @@
 import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
+import type { TradeConnection } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import type { Trade } from "../../../gen/vega/vega_pb.js";
 import type { MarketdClient } from "./client.js";
-import { nodesOf, pages } from "./pages.js";
-import { isOfOtherChain, isTransient } from "./retry.js";
+import { pages } from "./pages.js";
+import { isOfOtherChain, isTransient, ofOtherChain } from "./retry.js";
 import { type StreamOptions, silenceMaxMs, streamEnded, watched, withRetries } from "./stream.js";
 import { nanosecondsOf, type Time } from "./time.js";
-
-/** The header that names the newest block of a response: of a list its own, of a stream that of its start. */
-const heightHeader = "x-block-height";
 
 /**
  * A market's trades from a time on, oldest first, and then as they are made, for as long as the caller reads: each once,
  * in the order of the network.
  *
- * It lists what there is, opens the stream, and lists once more up to the block at which the stream began. When the
- * connection breaks, it does the same again after a wait, from the time of the last trade on. Of that time it leaves out
- * as many trades of each id as it has given before: venues may use an id more than once. So nothing is missing or
- * doubled, at any server of the database, and also if you read slowly. In a market that is quiet for longer than trades
- * are kept, it goes on if the market's last trade shows that nothing was missed.
+ * It lists what there is, opens the stream, and goes on with the list up to the time at which the stream began; of the
+ * stream it gives what is later. When the connection breaks, it does the same again after a wait, from the time of the last
+ * trade on. Of that time it leaves out as many trades as it has given before. So nothing is missing or doubled, at any
+ * server of the database, and also if you read slowly, or if a venue uses an id more than once. In a market that is quiet
+ * for longer than trades are kept, it goes on if the market's last trade shows that nothing was missed.
  * @param from absent: from the first trade that is kept
  * @throws ConnectError when trying again is of no use: NOT_FOUND for an unknown market, FAILED_PRECONDITION with the
  *   reason TRADES_NOT_RETAINED if trades from that time on are not kept, UNAVAILABLE with the reason CHAIN_CHANGED when
@@ -30,25 +28,37 @@ export function trades(
   options: StreamOptions = {},
 ): AsyncGenerator<Trade, void> {
   const reader = new TradeReader(client, marketId, from === undefined ? undefined : nanosecondsOf(from), options);
-  return withRetries(() => reader.read(), goesOnAfter, options);
+  return withRetries(
+    () => reader.read(),
+    (error) => reader.goesOnAfter(error),
+    options,
+  );
 }
 
-function goesOnAfter(error: ConnectError): boolean {
-  return isTransient(error) && error.code !== Code.DataLoss && !isOfOtherChain(error);
+/** How far the list of one connection was read. */
+interface ListPlace {
+  /** The time of the last trade that was given before it. Its first `known` trades of that time are not given again. */
+  readonly fromNs: bigint;
+  known: number;
+  /** Trades up to this time are not given at all. */
+  floorNs: bigint | undefined;
+  after: string | undefined;
+  /** The newest time that the list is known to have reached. It has all trades of earlier times. */
+  reachedNs: bigint;
 }
 
 class TradeReader {
   readonly #client: MarketdClient;
   readonly #marketIds: string[];
   readonly #options: StreamOptions;
-  /** Trades from this time on are to be read, but for those that were. Blocks can have the same time. */
+  /** Trades from this time on are to be read, but for the first ones, which were. Blocks can have the same time. */
   #timeNs: bigint | undefined;
-  /** How many of each id were given, of this time. */
-  readonly #given = new Map<string, number>();
-  /** How many of each id the list or stream that is read has had, of this time. */
-  readonly #had = new Map<string, number>();
+  /** How many of this time were given, and the id of the last one. */
+  #given = 0;
+  #lastId = "";
   /** Whether everything that there was has been read once. */
   #isGoingOn = false;
+  #isListing = false;
 
   constructor(client: MarketdClient, marketId: string, fromNs: bigint | undefined, options: StreamOptions) {
     this.#client = client;
@@ -57,66 +67,93 @@ class TradeReader {
     this.#options = options;
   }
 
+  /** What a stream has no more may have been given: the next list tells. */
+  goesOnAfter(error: ConnectError): boolean {
+    if (error.code === Code.FailedPrecondition) return !this.#isListing;
+    return isTransient(error) && error.code !== Code.DataLoss && !isOfOtherChain(error);
+  }
+
   /** The trades of one connection. Does not end. @throws ConnectError when it breaks */
   async *read(): AsyncGenerator<readonly Trade[], void> {
+    const place: ListPlace = {
+      fromNs: this.#timeNs ?? 0n,
+      known: this.#given,
+      floorNs: undefined,
+      after: undefined,
+      reachedNs: 0n,
+    };
     // Without a stream at first: a server ends one whose reader is busy with the past for minutes.
-    yield* this.#list(0n);
-    let startedAt = 0n;
+    yield* this.#list(place);
+    let startedNs = 0n;
     const onHeader = (headers: Headers) => {
-      startedAt = BigInt(headers.get(heightHeader) ?? 0);
+      startedNs = timeOf(headers);
     };
     const open = (signal: AbortSignal) => {
       return this.#client.observeTrades({ marketIds: this.#marketIds }, { signal, onHeader });
     };
-    let isFirst = true;
-    for await (const message of watched(open, this.#options)) {
-      if (isFirst) {
-        const reached = yield* this.#list(startedAt);
-        // The stream goes on where the list ends, or has some of its trades again.
-        const hadAll = [...this.#given].every(([id, count]) => this.#had.get(id) === count);
-        if (reached !== startedAt || !hadAll) this.#had.clear();
+    let untilNs: bigint | undefined;
+    for await (const { trades } of watched(open, this.#options)) {
+      // Blocks of one time can be on both sides of the stream's start, so that all of that time are listed.
+      untilNs ??= later(startedNs, this.#timeNs ?? 0n);
+      const from = untilNs;
+      if (place.reachedNs <= from) yield* this.#list(place, from);
+      const streamed = trades.filter(({ timestamp }) => timestamp > from);
+      if (place.reachedNs <= from && streamed.length > 0) {
+        throw new ConnectError(`trades are streamed after ${from}, and not listed up to there`, Code.Unavailable);
       }
-      isFirst = false;
-      yield this.#unread(message.trades);
+      this.#give(streamed);
+      yield streamed;
     }
     throw streamEnded();
   }
 
   /**
-   * Trades up to a block, or later ones. Returns the block that they reach.
-   * @throws ConnectError UNAVAILABLE if the server has not seen the block yet
+   * Goes on with a list, up to the newest trade, or to a time.
+   * @throws ConnectError UNAVAILABLE if the server has another chain
    */
-  async *#list(height: bigint): AsyncGenerator<readonly Trade[], bigint> {
-    this.#had.clear();
+  async *#list(place: ListPlace, untilNs?: bigint): AsyncGenerator<readonly Trade[], void> {
+    this.#isListing = true;
+    for await (const edges of pages((after) => this.#page(place, after.after), place.after)) {
+      const unread: Trade[] = [];
+      for (const { node, cursor } of edges) {
+        if (node === undefined) continue;
+        place.reachedNs = later(place.reachedNs, node.timestamp);
+        if (untilNs !== undefined && node.timestamp > untilNs) break;
+        place.after = cursor;
+        if (this.#isUnread(place, node)) unread.push(node);
+      }
+      this.#give(unread);
+      if (unread.length > 0) yield unread;
+      if (untilNs !== undefined && place.reachedNs > untilNs) break;
+    }
+    if (place.known > 0 && place.reachedNs > place.fromNs) throw ofOtherChain(gone);
+    this.#isGoingOn = true;
+    this.#isListing = false;
+  }
+
+  async #page(place: ListPlace, after: string | undefined): Promise<TradeConnection | undefined> {
     const { signal, silenceMaxMs: timeoutMs = silenceMaxMs } = this.#options;
-    const range = this.#timeNs === undefined ? {} : { dateRange: { startTimestamp: this.#timeNs } };
-    let request = { marketIds: this.#marketIds, ...range };
-    let reached = 0n;
+    let reachedNs = 0n;
     const onHeader = (headers: Headers) => {
-      reached = BigInt(headers.get(heightHeader) ?? 0);
+      reachedNs = timeOf(headers);
     };
     const options = { timeoutMs, onHeader, ...(signal && { signal }) };
-    const list = async (after: { readonly after?: string }) => {
-      const pagination = { newestFirst: false, ...after };
-      return (await this.#client.listTrades({ ...request, pagination }, options)).trades;
+    const list = async (range: { dateRange?: { startTimestamp: bigint }; after?: string }) => {
+      const { after, ...rest } = range;
+      const pagination = { newestFirst: false, ...(after !== undefined && { after }) };
+      return (await this.#client.listTrades({ marketIds: this.#marketIds, ...rest, pagination }, options)).trades;
     };
-    const read = async (after: { readonly after?: string }) => {
-      try {
-        return await list(after);
-      } catch (thrown) {
-        if (ConnectError.from(thrown).code !== Code.FailedPrecondition || !(await this.#hasLast(options))) throw thrown;
-        // What is kept is newer than that time.
-        request = { marketIds: this.#marketIds };
-        return await list(after);
-      }
-    };
-    for await (const edges of pages(read)) {
-      const unread = this.#unread(nodesOf(edges));
-      if (unread.length > 0) yield unread;
-    }
-    this.#isGoingOn = true;
-    if (reached >= height) return reached;
-    throw new ConnectError(`trades are listed up to block ${reached}, and streamed after ${height}`, Code.Unavailable);
+    const start = this.#timeNs === undefined ? {} : { dateRange: { startTimestamp: place.fromNs } };
+    const page = await list(after === undefined ? start : { after }).catch(async (thrown: unknown) => {
+      if (ConnectError.from(thrown).code !== Code.FailedPrecondition || !(await this.#hasLast(options))) throw thrown;
+      // All that was given is older than what is kept, but for blocks of that time.
+      place.known = 0;
+      place.floorNs = this.#given > 0 ? this.#timeNs : undefined;
+      return list({});
+    });
+    // How far the list reaches is told by its last page.
+    if (page?.pageInfo?.hasNextPage !== true) place.reachedNs = later(place.reachedNs, reachedNs);
+    return page;
   }
 
   /** Whether the market's last trade was given, so that none of those that are not kept any more is missing. */
@@ -125,7 +162,7 @@ class TradeReader {
     if (!this.#isGoingOn || this.#timeNs === undefined) return false;
     try {
       const { trade } = await this.#client.getLastTrade({ marketId }, options);
-      if (trade?.timestamp === this.#timeNs) return this.#given.has(trade.id);
+      if (trade?.timestamp === this.#timeNs) return this.#given > 0 && trade.id === this.#lastId;
       return trade !== undefined && trade.timestamp < this.#timeNs;
     } catch (thrown) {
       if (ConnectError.from(thrown).code !== Code.NotFound) throw thrown;
@@ -133,20 +170,31 @@ class TradeReader {
     }
   }
 
-  /** Those that were not given before. */
-  #unread(trades: readonly Trade[]): Trade[] {
-    return trades.filter(({ id, timestamp }) => {
-      if (this.#timeNs === undefined || timestamp > this.#timeNs) {
-        this.#timeNs = timestamp;
-        this.#given.clear();
-        this.#had.clear();
-      }
-      if (timestamp < this.#timeNs) return false;
-      const count = (this.#had.get(id) ?? 0) + 1;
-      this.#had.set(id, count);
-      if (count <= (this.#given.get(id) ?? 0)) return false;
-      this.#given.set(id, count);
-      return true;
-    });
+  /** Whether a trade of a list was not given before. @throws ConnectError if those that were are not there */
+  #isUnread(place: ListPlace, { id, timestamp }: Trade): boolean {
+    if (place.known === 0) return place.floorNs === undefined || timestamp > place.floorNs;
+    place.known--;
+    const isLast = place.known === 0;
+    if (timestamp !== place.fromNs || (isLast && id !== this.#lastId)) throw ofOtherChain(gone);
+    return false;
   }
+
+  #give(trades: readonly Trade[]): void {
+    for (const { id, timestamp } of trades) {
+      this.#given = timestamp === this.#timeNs ? this.#given + 1 : 1;
+      this.#timeNs = timestamp;
+      this.#lastId = id;
+    }
+  }
+}
+
+const gone = "the trades that were read are not in the database any more: it holds another chain";
+
+/** The time of the newest block of a response: of a list its own, of a stream that of its start. 0: there is none. */
+function timeOf(headers: Headers): bigint {
+  return BigInt(headers.get("x-block-timestamp") ?? 0);
+}
+
+function later(a: bigint, b: bigint): bigint {
+  return a > b ? a : b;
 }

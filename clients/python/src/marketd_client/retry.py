@@ -14,6 +14,9 @@ WAIT_MAX_SECONDS = 30.0
 #: The longest wait that a server can ask for.
 ASKED_WAIT_MAX_SECONDS = 600.0
 
+#: The reason of errors of a server whose database holds another chain now.
+CHAIN_CHANGED = "CHAIN_CHANGED"
+
 _DOUBLINGS_MAX = 16
 #: What gRPC says of a message that is too large.
 _TOO_LARGE = "eceived message larger than max"
@@ -44,7 +47,7 @@ def is_transient(error: grpc.RpcError) -> bool:
 def is_of_other_chain(error: grpc.RpcError) -> bool:
     """Whether the server's database holds another chain now, so that nothing that was read goes on there."""
     info = ErrorInfo()
-    return any(detail.Unpack(info) and info.reason == "CHAIN_CHANGED" for detail in _details(error))
+    return any(detail.Unpack(info) and info.reason == CHAIN_CHANGED for detail in _details(error))
 
 
 def retry_wait_seconds(error: grpc.RpcError, failures: int, jitter: Optional[float] = None) -> float:

@@ -6,8 +6,10 @@ import time
 from typing import Callable, Generic, Iterable, Iterator, Optional, Protocol, Sequence, TypeVar, Union
 
 import grpc
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
 
-from .client import StreamCall
+from .client import Metadata, StreamCall
 from .retry import retry_wait_seconds
 
 _Item = TypeVar("_Item")
@@ -34,9 +36,12 @@ class FailedCall(Protocol):
 class Broken(grpc.RpcError):
     """A stream that ended, fell silent or cannot be right, in the form of an error of gRPC."""
 
-    def __init__(self, message: str, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> None:
+    def __init__(
+        self, message: str, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE, reason: Optional[str] = None
+    ) -> None:
         super().__init__(message)
         self._code = code
+        self._reason = reason
 
     def code(self) -> grpc.StatusCode:
         return self._code
@@ -44,8 +49,12 @@ class Broken(grpc.RpcError):
     def details(self) -> str:
         return str(self)
 
-    def trailing_metadata(self) -> None:
-        return None
+    def trailing_metadata(self) -> Optional[Metadata]:
+        if self._reason is None:
+            return None
+        status = Status(code=self._code.value[0], message=str(self))
+        status.details.add().Pack(ErrorInfo(reason=self._reason))
+        return (("grpc-status-details-bin", status.SerializeToString()),)
 
 
 def with_retries(

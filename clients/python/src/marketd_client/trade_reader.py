@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Callable, Counter, Generator, Iterable, Iterator, List, Optional
+from typing import Callable, Iterable, Iterator, List, Optional
 
 import grpc
 
@@ -15,7 +15,7 @@ from .gen.datanode.api.v2.trading_data_pb2 import (
 )
 from .gen.vega.vega_pb2 import Trade
 from .pages import pages
-from .retry import is_of_other_chain, is_transient
+from .retry import CHAIN_CHANGED, is_of_other_chain, is_transient
 from .stream import SILENCE_MAX_SECONDS, Broken, FailedCall, watched, with_retries
 from .times import Time, nanoseconds
 
@@ -34,11 +34,11 @@ def trades(
     Each comes once, in the order of the network. Without ``from_time``: from the first trade that is kept. It is Unix
     nanoseconds, or a datetime with a time zone.
 
-    It lists what there is, opens the stream, and lists once more up to the block at which the stream began. When the
-    connection breaks, it does the same again after a wait, from the time of the last trade on. Of that time it leaves
-    out as many trades of each id as it has given before: venues may use an id more than once. So nothing is missing or
-    doubled, at any server of the database, and also if you read slowly. In a market that is quiet for longer than trades
-    are kept, it goes on if the market's last trade shows that nothing was missed.
+    It lists what there is, opens the stream, and goes on with the list up to the time at which the stream began; of the
+    stream it gives what is later. When the connection breaks, it does the same again after a wait, from the time of the
+    last trade on. Of that time it leaves out as many trades as it has given before. So nothing is missing or doubled, at
+    any server of the database, and also if you read slowly, or if a venue uses an id more than once. In a market that is
+    quiet for longer than trades are kept, it goes on if the market's last trade shows that nothing was missed.
 
     ``stop`` ends the iterator from another thread; leaving the loop ends it too. ``on_disconnect`` is called when the
     connection broke, with the error and the seconds until the next attempt. Raises grpc.RpcError when trying again is of
@@ -48,11 +48,21 @@ def trades(
     stop = stop or threading.Event()
     start = None if from_time is None else nanoseconds(from_time)
     reader = _TradeReader(client, market_id, start, stop, silence_max_seconds)
-    return with_retries(reader.read, _goes_on_after, stop, on_disconnect)
+    return with_retries(reader.read, reader.goes_on_after, stop, on_disconnect)
 
 
-def _goes_on_after(error: grpc.RpcError) -> bool:
-    return is_transient(error) and error.code() != grpc.StatusCode.DATA_LOSS and not is_of_other_chain(error)
+class _Place:
+    """How far the list of one connection was read."""
+
+    def __init__(self, start: int, known: int) -> None:
+        #: The time of the last trade that was given before it. Its first ``known`` trades of that time are left out.
+        self.start = start
+        self.known = known
+        #: Trades up to this time are left out.
+        self.floor: Optional[int] = None
+        self.after: Optional[str] = None
+        #: The newest time that the list is known to have reached. It has all trades of earlier times.
+        self.reached = 0
 
 
 class _TradeReader:
@@ -65,68 +75,83 @@ class _TradeReader:
         self._market_ids = [market_id]
         self._stop = stop
         self._silence_max = silence_max
-        #: Trades from this time on are to be read, but for those that were. Blocks can have the same time.
+        #: Trades from this time on are to be read, but for the first ones, which were. Blocks can have the same time.
         self._timestamp = start
-        #: How many of each id were given, of this time.
-        self._given: Counter[str] = Counter()
-        #: How many of each id the list or stream that is read has had, of this time.
-        self._had: Counter[str] = Counter()
+        #: How many of this time were given, and the id of the last one.
+        self._given = 0
+        self._last_id = ""
         #: Whether everything that there was has been read once.
         self._is_going_on = False
+        self._is_listing = False
+
+    def goes_on_after(self, error: grpc.RpcError) -> bool:
+        """Whether to try again. What a stream has no more may have been given: the next list tells."""
+        if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
+            return not self._is_listing
+        return is_transient(error) and error.code() != grpc.StatusCode.DATA_LOSS and not is_of_other_chain(error)
 
     def read(self) -> Iterator[List[Trade]]:
         """The trades of one connection. It raises when the connection breaks, and does not end."""
+        place = _Place(self._timestamp or 0, self._given)
         # Without a stream at first: a server ends one whose reader is busy with the past for minutes.
-        yield from self._list(0)
+        yield from self._list(place, None)
         call = self._client.ObserveTrades(ObserveTradesRequest(market_ids=self._market_ids))
-        is_first = True
+        until: Optional[int] = None
         for message in watched(call, self._stop, self._silence_max):
-            if is_first:
-                started_at = _height_of(call.initial_metadata())
-                reached = yield from self._list(started_at)
-                # The stream goes on where the list ends, or has some of its trades again.
-                if reached != started_at or self._had != self._given:
-                    self._had.clear()
-            is_first = False
-            yield self._unread(message.trades)
+            if until is None:
+                # Blocks of one time can be on both sides of the stream's start, so that all of that time are listed.
+                until = max(_time_of(call.initial_metadata()), self._timestamp or 0)
+            if place.reached <= until:
+                yield from self._list(place, until)
+            streamed = [trade for trade in message.trades if trade.timestamp > until]
+            if place.reached <= until and streamed:
+                raise Broken(f"trades are streamed after {until}, and not listed up to there")
+            self._give(streamed)
+            yield streamed
         raise Broken("the stream ended")
 
-    def _list(self, height: int) -> Generator[List[Trade], None, int]:
-        """Trades up to a block, or later ones. Returns the block that they reach.
-
-        Raises UNAVAILABLE if the server has not seen the block yet.
-        """
-        self._had.clear()
-        request = ListTradesRequest(market_ids=self._market_ids)
-        if self._timestamp is not None:
-            request.date_range.start_timestamp = self._timestamp
-
-        reached = 0
-
-        def read(pagination: Pagination) -> TradeConnection:
-            nonlocal reached
-            request.pagination.CopyFrom(pagination)
-            try:
-                response, call = self._client.ListTrades.with_call(request, timeout=self._silence_max)
-            except grpc.RpcError as error:
-                if error.code() != grpc.StatusCode.FAILED_PRECONDITION or not self._has_last():
-                    raise
-                # What is kept is newer than that time.
-                request.ClearField("date_range")
-                response, call = self._client.ListTrades.with_call(request, timeout=self._silence_max)
-            reached = _height_of(call.initial_metadata())
-            return response.trades
-
-        for page in pages(read, Pagination(newest_first=False)):
-            unread = self._unread(edge.node for edge in page.edges)
+    def _list(self, place: _Place, until: Optional[int]) -> Iterator[List[Trade]]:
+        """Goes on with a list, up to the newest trade, or to a time. Raises UNAVAILABLE if the server has another chain."""
+        self._is_listing = True
+        first = Pagination(newest_first=False, after=place.after)
+        for page in pages(lambda pagination: self._page(place, pagination), first):
+            unread = []
+            for edge in page.edges:
+                trade = edge.node
+                place.reached = max(place.reached, trade.timestamp)
+                if until is not None and trade.timestamp > until:
+                    break
+                place.after = edge.cursor
+                if self._is_unread(place, trade):
+                    unread.append(trade)
+            self._give(unread)
             if unread:
                 yield unread
-            if self._stop.is_set():
-                return reached
+            if self._stop.is_set() or (until is not None and place.reached > until):
+                break
+        if place.known > 0 and place.reached > place.start:
+            raise _gone()
         self._is_going_on = True
-        if reached < height:
-            raise Broken(f"trades are listed up to block {reached}, and streamed after {height}")
-        return reached
+        self._is_listing = False
+
+    def _page(self, place: _Place, pagination: Pagination) -> TradeConnection:
+        request = ListTradesRequest(market_ids=self._market_ids, pagination=pagination)
+        if not pagination.HasField("after") and self._timestamp is not None:
+            request.date_range.start_timestamp = place.start
+        try:
+            response, call = self._client.ListTrades.with_call(request, timeout=self._silence_max)
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.FAILED_PRECONDITION or not self._has_last():
+                raise
+            # All that was given is older than what is kept, but for blocks of that time.
+            place.known = 0
+            place.floor = self._timestamp if self._given > 0 else None
+            request = ListTradesRequest(market_ids=self._market_ids, pagination=Pagination(newest_first=False))
+            response, call = self._client.ListTrades.with_call(request, timeout=self._silence_max)
+        # How far the list reaches is told by its last page.
+        if not response.trades.page_info.has_next_page:
+            place.reached = max(place.reached, _time_of(call.initial_metadata()))
+        return response.trades
 
     def _has_last(self) -> bool:
         """Whether the market's last trade was given, so that none of those that are not kept any more is missing."""
@@ -140,27 +165,30 @@ class _TradeReader:
                 raise
             return True
         if trade.timestamp == self._timestamp:
-            return trade.id in self._given
+            return self._given > 0 and trade.id == self._last_id
         return trade.timestamp < self._timestamp
 
-    def _unread(self, trades: Iterable[Trade]) -> List[Trade]:
-        """Those that were not given before."""
-        return [trade for trade in trades if self._is_unread(trade)]
+    def _is_unread(self, place: _Place, trade: Trade) -> bool:
+        """Whether a trade of a list was not given before. Raises UNAVAILABLE if those that were are not there."""
+        if place.known == 0:
+            return place.floor is None or trade.timestamp > place.floor
+        place.known -= 1
+        if trade.timestamp != place.start or (place.known == 0 and trade.id != self._last_id):
+            raise _gone()
+        return False
 
-    def _is_unread(self, trade: Trade) -> bool:
-        if self._timestamp is None or trade.timestamp > self._timestamp:
+    def _give(self, trades: Iterable[Trade]) -> None:
+        for trade in trades:
+            self._given = self._given + 1 if trade.timestamp == self._timestamp else 1
             self._timestamp = trade.timestamp
-            self._given.clear()
-            self._had.clear()
-        if trade.timestamp < self._timestamp:
-            return False
-        self._had[trade.id] += 1
-        if self._had[trade.id] <= self._given[trade.id]:
-            return False
-        self._given[trade.id] += 1
-        return True
+            self._last_id = trade.id
 
 
-def _height_of(metadata: Optional[Metadata]) -> int:
-    """The newest block of a response: of a list its own, of a stream that of its start. 0: there is none."""
-    return int(dict(metadata or ()).get("x-block-height", 0))
+def _gone() -> Broken:
+    text = "the trades that were read are not in the database any more: it holds another chain"
+    return Broken(text, reason=CHAIN_CHANGED)
+
+
+def _time_of(metadata: Optional[Metadata]) -> int:
+    """The time of the newest block of a response: of a list its own, of a stream that of its start. 0: there is none."""
+    return int(dict(metadata or ()).get("x-block-timestamp", 0))
