@@ -8,8 +8,14 @@ import { registerRoutes } from "./routes.js";
 export { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 export { MarketHistoryService } from "../../gen/marketd/history/v1/market_history_pb.js";
 
-/** Give these to your adapter: with them, the JSON of Connect has every field, as docs/api.md describes it. */
-export const jsonOptions: NonNullable<ConnectRouterOptions["jsonOptions"]> = jsonWriteOptions;
+/**
+ * Give these to your adapter: with them, the JSON of Connect has every field, as docs/api.md describes it, and a request
+ * with an unknown one is refused. Without them a filter that is misspelt selects everything.
+ */
+export const jsonOptions: NonNullable<ConnectRouterOptions["jsonOptions"]> = {
+  ...jsonWriteOptions,
+  ignoreUnknownFields: false,
+};
 
 /** Options of {@link openMarketd}. */
 export interface MarketdOptions {
@@ -28,20 +34,28 @@ export interface MarketdOptions {
 export interface Marketd {
   /** Registers the methods of `TradingDataService` and `MarketHistoryService`, for any adapter of Connect and for `createRouterTransport`. */
   readonly routes: (router: ConnectRouter) => void;
-  /** Ends every stream with UNAVAILABLE, and resolves when the database is no longer used. Close your server first. */
+  /**
+   * Ends every call with UNAVAILABLE and the reason DRAINING, also later ones, and resolves when the database is no longer
+   * used. Close your server first.
+   */
   close(): Promise<void>;
 }
 
 /**
  * Opens the service over a database. Resolves after the first attempt to read it: while it is empty or unreachable,
- * methods fail with UNAVAILABLE, and later they work. @throws Error if the URL is bad, or the database has another version
+ * methods fail with UNAVAILABLE, and later they work. @throws Error if the URL is bad, if the database has another version,
+ * or if the server refuses the user
  */
 export async function openMarketd(options: MarketdOptions): Promise<Marketd> {
   const { database, logLevel = "warn", clientAddress = () => "" } = options;
   const log = createLog(logLevel);
   const opened = await openApi({ databaseUrl: database, log, metrics: createMetrics() });
+  let isClosed = false;
   return {
-    routes: (router) => registerRoutes(router, { ...opened, log, clientAddress }),
-    close: () => opened.close(),
+    routes: (router) => registerRoutes(router, { ...opened, log, clientAddress, isClosed: () => isClosed }),
+    close: () => {
+      isClosed = true;
+      return opened.close();
+    },
   };
 }

@@ -290,6 +290,16 @@ describe("streams and time limits", () => {
     const depth = await (await fetch(`${url}/GetLatestMarketDepth`, init)).json();
     expect(depth).toMatchObject({ marketId: "busy", sell: [] });
   });
+
+  test.each([
+    ["a field", "GetLatestMarketDepth", { marketId: "busy", maxDept: "1" }],
+    ["a list", "ListTrades", { marketId: ["busy"] }],
+    ["a value of an enum", "ListLedgerEntries", { filter: { transferTypes: ["NOPE"] } }],
+  ])("with the options of ours, %s that is not there is refused", async (_, method, request) => {
+    const headers = { "content-type": "application/json" };
+    const response = await fetch(`${url}/${method}`, { method: "POST", headers, body: JSON.stringify(request) });
+    expect([response.status, await response.json()]).toMatchObject([400, { code: "invalid_argument" }]);
+  });
 });
 
 function level(volume: bigint) {
@@ -314,8 +324,12 @@ describe("openMarketd", () => {
     const stream = client.observeMarketsDepthUpdates({})[Symbol.asyncIterator]();
     await stream.next();
     const ended = failureOf(stream.next());
+    const listed = failureOf(client.listTrades({}));
     await marketd.close();
-    expect((await ended).code).toBe(Code.Unavailable);
+    for (const failed of [ended, listed, failureOf(client.listMarkets({})), failureOf(client.listTrades({}))]) {
+      const { code, rawMessage } = await failed;
+      expect([code, rawMessage]).toEqual([Code.Unavailable, "the service is shutting down; open the stream again"]);
+    }
   });
 
   test("names what is wrong with a URL, and not its password", async () => {

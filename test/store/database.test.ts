@@ -50,6 +50,25 @@ it("gives each kind of column its own kind of value, exact above 2^53", async ()
   expect(await database.query("SELECT name FROM v WHERE name IN (?)", [["a", "b"]])).toEqual([{ name: "a" }]);
 });
 
+it("tells clients of an outage where its user has all the connections, or statements, that it may", async () => {
+  const user = `${name}_few`;
+  const run = (sql: string) => database.withConnection((connection) => connection.run(sql));
+  for (const limit of ["MAX_USER_CONNECTIONS 1", "MAX_QUERIES_PER_HOUR 2"]) {
+    await run(`CREATE USER '${user}'@'%' IDENTIFIED BY 'a-password' WITH ${limit}`);
+    await run(`GRANT SELECT ON ${name}.* TO '${user}'@'%'`);
+    const of = new URL(url);
+    [of.username, of.password] = [user, "a-password"];
+    const few = openDatabase(of.href, { connectionsMax: 4 });
+    const reads = await Promise.allSettled([1, 2, 3, 4].map(() => few.query("SELECT SLEEP(0.3) AS x")));
+    const failures = reads.flatMap((read) => (read.status === "rejected" ? [read.reason] : []));
+    expect(failures.length).toBeGreaterThan(0);
+    for (const failure of failures)
+      expect(failure).toMatchObject({ code: "unavailable", reason: "DATABASE_UNAVAILABLE" });
+    await few.close();
+    await run(`DROP USER '${user}'@'%'`);
+  }
+});
+
 it.each([
   ["bytes of an expression", "SELECT CONCAT(name) AS x FROM v"],
   ["bytes of a union", "SELECT NULL AS x UNION ALL SELECT name FROM v"],

@@ -32,9 +32,10 @@ const unreachableCodes: ReadonlySet<string> = new Set([
 
 /**
  * The same by number, for codes without a name in the driver (1927: connection killed, MariaDB; 1047: not yet in its
- * cluster; 3032: offline, as a node that was expelled from its group).
+ * cluster; 3032: offline, as a node that was expelled from its group; 1203, 1226: the user has as many connections, or as
+ * many statements an hour, as it may).
  */
-const unreachableNumbers: ReadonlySet<number> = new Set([1047, 1927, 2002, 2003, 2006, 2013, 3032, 4031]);
+const unreachableNumbers: ReadonlySet<number> = new Set([1047, 1203, 1226, 1927, 2002, 2003, 2006, 2013, 3032, 4031]);
 
 /**
  * A server that takes no writes: read-only (1290, 1836), or a node that its group no longer lets commit (3100). After a
@@ -138,8 +139,6 @@ const passingNumbers: ReadonlySet<number> = new Set([
   ...[3797, 3798],
   // A read-only transaction, by the server's default.
   1792,
-  // Too many connections of this user.
-  ...[1203, 1226],
   // The statement was interrupted, or took too long.
   ...[1317, 1969, 3024],
   // Packets between us and the server were lost.
