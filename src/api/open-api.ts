@@ -19,6 +19,8 @@ export interface OpenApi {
   readonly live: Live;
   /** Ends every stream, and resolves when the database is no longer used. */
   close(): Promise<void>;
+  /** Why every call fails from {@link close} on; undefined before. */
+  closed(): Failure | undefined;
 }
 
 /**
@@ -46,13 +48,15 @@ export async function openApi(options: {
   history.register(metrics);
   const methods = createApi({ live, database, ledger, history, toFailure });
   const endFigures = followPastFigures(database, metrics);
+  let closed: Failure | undefined;
   const close = async (): Promise<void> => {
-    history.end(draining());
+    closed = draining();
+    history.end(closed);
     endFigures();
     await live.stop();
     await database.close();
   };
-  return { methods, live, close };
+  return { methods, live, close, closed: () => closed };
 }
 
 async function checkSchema(database: Database): Promise<void> {

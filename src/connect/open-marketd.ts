@@ -50,12 +50,8 @@ export async function openMarketd(options: MarketdOptions): Promise<Marketd> {
   const { database, logLevel = "warn", clientAddress = () => "" } = options;
   const log = createLog(logLevel);
   const opened = await openApi({ databaseUrl: database, log, metrics: createMetrics() });
-  let isClosed = false;
   return {
-    routes: (router) => registerRoutes(router, { ...opened, log, clientAddress, isClosed: () => isClosed }),
-    close: () => {
-      isClosed = true;
-      return opened.close();
-    },
+    routes: (router) => registerRoutes(router, { ...opened, log, clientAddress }),
+    close: () => opened.close(),
   };
 }

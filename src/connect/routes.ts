@@ -7,16 +7,13 @@ import type { Metadata } from "../domain/metadata.js";
 import type { Call, ResponseStream, StreamMethod, UnaryMethod } from "../domain/service.js";
 import { readableInJson } from "../encoding/json-encoder.js";
 import { clientFailure, toConnectError } from "../encoding/status.js";
-import { draining } from "../live/live.js";
 import type { Log } from "../telemetry/log.js";
 
 /** What handlers are made from. */
-export interface RoutesOptions extends Pick<OpenApi, "methods" | "live"> {
+export interface RoutesOptions extends Pick<OpenApi, "methods" | "live" | "closed"> {
   readonly log: Log;
   /** The address of a call's client. The database serves clients in turn by it. */
   readonly clientAddress: (context: HandlerContext) => string;
-  /** Whether the database is closed: then every call fails, and is told why. */
-  readonly isClosed?: () => boolean;
 }
 
 /** Registers every method as an ordinary Connect handler. */
@@ -37,7 +34,8 @@ async function respond(
   options: RoutesOptions,
 ): Promise<Message> {
   try {
-    if (options.isClosed?.()) throw draining();
+    const closed = options.closed();
+    if (closed !== undefined) throw closed;
     setDataHeaders(context, options);
     const response = await method.invoke(request, callOf(context, options));
     setMetadata(context, response.metadata);
@@ -120,11 +118,11 @@ function setMetadata({ responseHeader, responseTrailer }: HandlerContext, metada
 }
 
 /** The error of a call for Connect, which tells clients of nothing but its own errors. */
-function errorOf(thrown: unknown, context: HandlerContext, { log, isClosed }: RoutesOptions): ConnectError {
+function errorOf(thrown: unknown, context: HandlerContext, { log, closed }: RoutesOptions): ConnectError {
   const { signal, responseHeader, responseTrailer } = context;
   // The deadline passed, the client left, or the caller's server stops; methods then fail in words of their own.
   if (signal.aborted) return ConnectError.from(signal.reason, Code.Canceled);
-  const failure = isClosed?.() ? draining() : clientFailure(thrown, log);
+  const failure = closed() ?? clientFailure(thrown, log);
   for (const [name, value] of failure.metadata?.headers ?? []) responseHeader.set(name, value);
   for (const [name, value] of failure.metadata?.trailers ?? []) responseTrailer.set(name, value);
   return toConnectError(failure);

@@ -44,7 +44,7 @@ export interface FeedSource<S extends DescMessage = DescMessage> {
   ended?(): void;
 }
 
-/** What a source has of those who open it. */
+/** What a source has of the feed that opens it. */
 export interface FeedOwner {
   /** Wakes all readers. */
   wakeAll(): void;

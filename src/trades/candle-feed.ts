@@ -95,7 +95,7 @@ export class CandleFeed implements FeedSource<Schema> {
     );
   }
 
-  /** Ends those for whom what was to be read is not kept. All others get the newest candle once it is read. */
+  /** Ends the readers of what is not kept. All others get the newest candle once it is read. */
   #failReaders(failure: Failure): void {
     if (this.#isRead) {
       this.#candles.clear();

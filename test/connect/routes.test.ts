@@ -154,7 +154,7 @@ describe("the handlers beside our own transport", () => {
         (router) =>
           registerRoutes(router, {
             log,
-            live: opened.live,
+            ...opened,
             methods: [method],
             clientAddress: ({ values }) => values.get(address),
           }),
