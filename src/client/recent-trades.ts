@@ -2,14 +2,19 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { decimalsOf, type Scale } from "../../clients/typescript/src/decimals.js";
 import { checkPrices } from "../../clients/typescript/src/depth-reader.js";
+import { nodesOf } from "../../clients/typescript/src/pages.js";
 import { isTransient, retryWaitMs } from "../../clients/typescript/src/retry.js";
 import { silenceMaxMs } from "../../clients/typescript/src/stream.js";
 import type { Trade } from "../../gen/vega/vega_pb.js";
 import { blockHeadOf } from "../domain/block-headers.js";
+import { positionBits } from "../domain/block-position.js";
+import { decodePositionCursor } from "../domain/cursor.js";
 import { type Server, shortResponseMaxMs } from "./server.js";
 
 /** The newest trades that are held, and that are listed before a stream begins. */
 export const recentTradesMax = 100;
+
+const decode = decodePositionCursor("trades");
 
 /** The newest trades of a market, as long as {@link follow} runs. All have the market's decimals of now. */
 export class RecentTrades {
@@ -44,7 +49,9 @@ export class RecentTrades {
         for await (const _ of this.#read(scaleNow, ended)) failures = 0;
       } catch (thrown) {
         const error = ConnectError.from(thrown);
-        if (!ended.aborted && !isTransient(error)) {
+        // What a stream has no more, a list may not need.
+        const isBehind = error.code === Code.FailedPrecondition && this.#trades !== undefined;
+        if (!ended.aborted && !isTransient(error) && !isBehind) {
           this.#trades = undefined;
           return;
         }
@@ -57,16 +64,16 @@ export class RecentTrades {
   async *#read(scaleNow: () => Scale, signal: AbortSignal): AsyncGenerator<void> {
     const silence = new AbortController();
     const timer = setTimeout(() => silence.abort(), silenceMaxMs);
-    let startNs: bigint | undefined;
+    let startHeight = 0n;
     const onHeader = (headers: Headers) => {
-      startNs = blockHeadOf(headers.get("x-block-height"), headers.get("x-block-timestamp"))?.timeNs;
+      startHeight = blockHeadOf(headers.get("x-block-height"), headers.get("x-block-timestamp"))?.height ?? 0n;
     };
     const options = { signal: AbortSignal.any([signal, silence.signal]), onHeader };
     try {
       let isFirst = true;
       for await (const { trades } of this.#server.client.observeTrades({ marketIds: [this.#marketId] }, options)) {
         timer.refresh();
-        if (isFirst) this.#trades = await this.#list(startNs ?? 0n, scaleNow(), signal);
+        if (isFirst) this.#trades = await this.#list(startHeight, scaleNow(), signal);
         isFirst = false;
         checkPrices(this.#marketId, trades.map(levelOf));
         this.#trades = [...trades.toReversed(), ...(this.#trades ?? [])].slice(0, recentTradesMax);
@@ -78,21 +85,24 @@ export class RecentTrades {
     throw new ConnectError("the stream of trades ended", Code.Unavailable);
   }
 
-  /** The newest trades up to a time. None if it is not known that they have the decimals of now. */
-  async #list(untilNs: bigint, scale: Scale, signal: AbortSignal): Promise<readonly Trade[]> {
+  /** The newest trades up to a block. None if it is not known that they have the decimals of now. */
+  async #list(height: bigint, scale: Scale, signal: AbortSignal): Promise<readonly Trade[]> {
     const { client } = this.#server;
     const marketId = this.#marketId;
     const options = { signal, timeoutMs: shortResponseMaxMs };
     const page = await client.listTrades({ marketIds: [marketId], pagination: { first: recentTradesMax } }, options);
-    const listed = (page.trades?.edges ?? []).flatMap(({ node }) => (node === undefined ? [] : [node]));
-    const trades = listed.filter(({ timestamp }) => timestamp <= untilNs);
+    // Later blocks, which may have the same time, are streamed.
+    const before = (page.trades?.edges ?? []).filter(
+      ({ cursor }) => decode("cursor", cursor) >> positionBits <= height,
+    );
+    const trades = nodesOf(before);
     const oldest = trades.at(-1);
     if (oldest === undefined) return [];
     checkPrices(marketId, trades.map(levelOf));
     try {
-      const before = await client.getMarketDepthAt({ marketId, timestamp: oldest.timestamp, maxDepth: 1n }, options);
-      const [then, now] = [decimalsOf(before), decimalsOf(scale)];
-      return then.price === now.price && then.size === now.size ? trades : [];
+      const then = await client.getMarketDepthAt({ marketId, timestamp: oldest.timestamp, maxDepth: 1n }, options);
+      const [past, now] = [decimalsOf(then), decimalsOf(scale)];
+      return past.price === now.price && past.size === now.size ? trades : [];
     } catch (thrown) {
       const error = ConnectError.from(thrown);
       if (isTransient(error)) throw error;

@@ -22,12 +22,15 @@ import {
   ObserveTradesResponseSchema,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
+import { GetMarketDepthAtResponseSchema } from "../../gen/marketd/history/v1/market_history_pb.js";
 import type { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { RecentTrades } from "../../src/client/recent-trades.js";
 import { openServer } from "../../src/client/server.js";
+import { firstIdOfBlock } from "../../src/domain/block-position.js";
+import { encodePositionCursor } from "../../src/domain/cursor.js";
 import { textWidth } from "../../src/terminal/text-width.js";
 import { type Ending, startMarketd } from "../support/run-marketd.js";
-import { envelope, failure, LyingServer, stream, unary } from "./lying-server.js";
+import { envelope, failure, type Lie, LyingServer, stream, unary } from "./lying-server.js";
 
 /* What the client for TypeScript and the commands do with a server that lies. */
 
@@ -78,6 +81,40 @@ it("a trade that has no price is not among the newest ones", async () => {
   const following = recent.follow(() => market, stop.signal);
   await vi.waitFor(() => expect(server.requests).toBeGreaterThan(3), { timeout: 20_000 });
   expect(recent.newest?.map(({ price }) => price)).toEqual(["5"]);
+  stop.abort();
+  await following;
+});
+
+it("the newest trades have each once where blocks have one time, and go on behind what was dropped", async () => {
+  const trade = (id: string) => ({ id, marketId: "m", price: "5", size: 1n, timestamp: 9n });
+  const edge = (height: bigint, id: string) => {
+    return { node: trade(id), cursor: encodePositionCursor("trades", firstIdOfBlock(height)) };
+  };
+  const opens: Lie = (response, request) => {
+    response.setHeader("x-block-height", "5").setHeader("x-block-timestamp", "9");
+    stream(ObserveTradesResponseSchema, [{ trades: [] }, { trades: [trade("c")] }])(response, request);
+  };
+  const dropped = Buffer.from(JSON.stringify({ error: { code: "failed_precondition", message: "dropped" } }));
+  let streams = 0;
+  server.lies.set("/ObserveTrades", (response, request) => {
+    opens(response, request);
+    // The first stream ends.
+    if (streams++ === 0) response.end(envelope(2, dropped));
+  });
+  server.lies.set(
+    "/ListTrades",
+    unary(ListTradesResponseSchema, () => ({ trades: { edges: [edge(6n, "c"), edge(5n, "b"), edge(4n, "a")] } })),
+  );
+  server.lies.set(
+    "/GetMarketDepthAt",
+    unary(GetMarketDepthAtResponseSchema, () => ({ marketId: "m" })),
+  );
+  const recent = new RecentTrades(openServer(server.url), "m");
+  const stop = new AbortController();
+  const market = { decimalPlaces: 0n, positionDecimalPlaces: 0n };
+  const following = recent.follow(() => market, stop.signal);
+  const ids = () => recent.newest?.map(({ id }) => id);
+  await vi.waitFor(() => expect([streams, ids()]).toEqual([2, ["c", "b", "a"]]), { timeout: 20_000 });
   stop.abort();
   await following;
 });
