@@ -59,7 +59,7 @@ func Accounts(ctx context.Context, client Client, query AccountQuery) iter.Seq2[
 	return func(yield func(AccountAmount, error) bool) {
 		request := &apiv2.ListAccountsRequest{Filter: query.Filter}
 		if !query.AsOf.IsZero() {
-			asOf := query.AsOf.UnixNano()
+			asOf := nanoseconds(query.AsOf)
 			request.AsOf = &asOf
 		}
 		read := func(pagination *apiv2.Pagination) (*apiv2.AccountsConnection, error) {

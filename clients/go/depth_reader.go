@@ -82,11 +82,11 @@ func ReadDepth(ctx context.Context, client Client, options DepthOptions) iter.Se
 func Replay(ctx context.Context, client Client, options ReplayOptions) iter.Seq2[DepthChange, error] {
 	past := &historyv1.ReplayMarketsDepthRequest{MarketIds: options.MarketIDs}
 	if !options.From.IsZero() {
-		from := options.From.UnixNano()
+		from := nanoseconds(options.From)
 		past.FromTimestamp = &from
 	}
 	if !options.Until.IsZero() {
-		until := options.Until.UnixNano()
+		until := nanoseconds(options.Until)
 		past.UntilTimestamp = &until
 	}
 	if options.Speed != 0 {
@@ -107,7 +107,7 @@ func Replay(ctx context.Context, client Client, options ReplayOptions) iter.Seq2
 func BookAt(
 	ctx context.Context, client Client, marketID string, at time.Time,
 ) (*DepthBook, *historyv1.GetMarketDepthAtResponse, error) {
-	timestamp := at.UnixNano()
+	timestamp := nanoseconds(at)
 	request := &historyv1.GetMarketDepthAtRequest{MarketId: marketID, Timestamp: &timestamp}
 	response, err := client.GetMarketDepthAt(ctx, request)
 	if err != nil {

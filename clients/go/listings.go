@@ -3,6 +3,7 @@ package marketd
 import (
 	"context"
 	"iter"
+	"math"
 	"strings"
 	"time"
 
@@ -69,13 +70,27 @@ func Candles(
 		nodes(options.pagination(&newestFirst), func(pagination *apiv2.Pagination) (*apiv2.CandleDataConnection, error) {
 			request := &apiv2.ListCandleDataRequest{CandleId: candleID, Pagination: pagination}
 			if !from.IsZero() {
-				request.FromTimestamp = from.UnixNano()
+				request.FromTimestamp = nanoseconds(from)
 			}
 			if !until.IsZero() {
-				request.ToTimestamp = until.UnixNano()
+				request.ToTimestamp = nanoseconds(until)
 			}
 			response, err := client.ListCandleData(ctx, request)
 			return response.GetCandles(), err
 		})(yield)
 	}
+}
+
+// The first and the last time whose nanoseconds 64 bits hold.
+var firstTime, lastTime = time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
+
+// nanoseconds is a time in Unix nanoseconds, or the nearest that 64 bits hold: no block has another.
+func nanoseconds(at time.Time) int64 {
+	switch {
+	case at.Before(firstTime):
+		return math.MinInt64
+	case at.After(lastTime):
+		return math.MaxInt64
+	}
+	return at.UnixNano()
 }

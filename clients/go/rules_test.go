@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"net"
 	"net/http"
@@ -692,6 +693,14 @@ func TestTrades(t *testing.T) {
 				t.Errorf("asked %q, saw %q", service.requests, seen)
 			}
 		})
+	}
+}
+
+func TestTimesThat64BitsDoNotHold(t *testing.T) {
+	for year, expected := range map[int]int64{1500: math.MinInt64, 1970: 0, 2300: math.MaxInt64, 9999: math.MaxInt64} {
+		if found := nanoseconds(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)); found != expected {
+			t.Errorf("year %d: %d ns", year, found)
+		}
 	}
 }
 

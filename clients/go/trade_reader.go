@@ -42,7 +42,7 @@ func Trades(
 	return func(yield func(*vega.Trade, error) bool) {
 		reader := &tradeReader{client: client, marketIDs: []string{marketID}, options: options}
 		if !from.IsZero() {
-			timestamp := from.UnixNano()
+			timestamp := nanoseconds(from)
 			reader.timestamp = &timestamp
 		}
 		goesOnAfter := func(err error) bool {
