@@ -603,6 +603,22 @@ class Calls(unittest.TestCase):
                 self.assertEqual(seen, case["seen"])
                 self.assertEqual(service.requests, case["requests"])
 
+    def test_trades_end_while_a_list_hangs(self):
+        asked, stop = threading.Event(), threading.Event()
+
+        class Hanging(TradingDataServiceServicer):
+            def ListTrades(self, request, context):
+                asked.set()
+                stop.wait(30)
+                time.sleep(3)
+                return ListTradesResponse()
+
+        client = self.serve(Hanging())
+        threading.Thread(target=lambda: (asked.wait(30), stop.set())).start()
+        since = time.monotonic()
+        self.assertEqual(list(trades(client, "m", stop=stop)), [])
+        self.assertLess(time.monotonic() - since, 2)
+
     def test_candles_are_read_oldest_first_over_pages_and_up_to_a_time(self):
         service = Candles()
         start = datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc)

@@ -32,6 +32,17 @@ _Response = TypeVar("_Response", covariant=True)
 Metadata = Sequence[Tuple[str, Union[str, bytes]]]
 
 
+class UnaryCall(Protocol[_Response]):
+    """A call with one response, which may not be there yet."""
+
+    def result(self, timeout: Optional[float] = None) -> _Response:
+        """Raises grpc.RpcError, or grpc.FutureTimeoutError if there is no response after ``timeout`` seconds."""
+
+    def cancel(self) -> bool: ...
+
+    def initial_metadata(self) -> Metadata: ...
+
+
 class UnaryMethod(Protocol[_Request, _Response]):
     """A method with one response, such as ``client.GetMarket``."""
 
@@ -44,6 +55,11 @@ class UnaryMethod(Protocol[_Request, _Response]):
         self, request: _Request, timeout: Optional[float] = None, metadata: Optional[Metadata] = None
     ) -> Tuple[_Response, grpc.Call]:
         """The same, and the call with its metadata."""
+
+    def future(
+        self, request: _Request, timeout: Optional[float] = None, metadata: Optional[Metadata] = None
+    ) -> UnaryCall[_Response]:
+        """Returns at once."""
 
 
 class StreamMethod(Protocol[_Request, _Response]):

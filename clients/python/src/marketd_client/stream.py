@@ -9,7 +9,7 @@ import grpc
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from .client import Metadata, StreamCall
+from .client import Metadata, StreamCall, UnaryCall
 from .retry import retry_wait_seconds
 
 _Item = TypeVar("_Item")
@@ -108,6 +108,17 @@ def watched(call: StreamCall[Response], stop: threading.Event, silence_max: floa
             yield arrived
     finally:
         pump.give_up()
+
+
+def response_of(call: UnaryCall[Response], stop: threading.Event) -> Response:
+    """The response of a call. Raises UNAVAILABLE when ``stop`` is set before it is there."""
+    while True:
+        try:
+            return call.result(_POLL_SECONDS)
+        except grpc.FutureTimeoutError:
+            if stop.is_set():
+                call.cancel()
+                raise Broken("stopped") from None
 
 
 class _End:

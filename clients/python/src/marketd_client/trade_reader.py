@@ -16,7 +16,7 @@ from .gen.datanode.api.v2.trading_data_pb2 import (
 from .gen.vega.vega_pb2 import Trade
 from .pages import pages
 from .retry import CHAIN_CHANGED, is_of_other_chain, is_transient
-from .stream import SILENCE_MAX_SECONDS, Broken, FailedCall, watched, with_retries
+from .stream import SILENCE_MAX_SECONDS, Broken, FailedCall, response_of, watched, with_retries
 from .times import Time, nanoseconds
 
 
@@ -139,7 +139,8 @@ class _TradeReader:
         if not pagination.HasField("after") and self._timestamp is not None:
             request.date_range.start_timestamp = place.start
         try:
-            response, call = self._client.ListTrades.with_call(request, timeout=self._silence_max)
+            call = self._client.ListTrades.future(request, timeout=self._silence_max)
+            response = response_of(call, self._stop)
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.FAILED_PRECONDITION or not self._has_last():
                 raise
@@ -147,7 +148,8 @@ class _TradeReader:
             place.known = 0
             place.floor = self._timestamp if self._given > 0 else None
             request = ListTradesRequest(market_ids=self._market_ids, pagination=Pagination(newest_first=False))
-            response, call = self._client.ListTrades.with_call(request, timeout=self._silence_max)
+            call = self._client.ListTrades.future(request, timeout=self._silence_max)
+            response = response_of(call, self._stop)
         # How far the list reaches is told by its last page.
         if not response.trades.page_info.has_next_page:
             place.reached = max(place.reached, _time_of(call.initial_metadata()))
@@ -159,7 +161,7 @@ class _TradeReader:
             return False
         request = GetLastTradeRequest(market_id=self._market_ids[0])
         try:
-            trade = self._client.GetLastTrade(request, timeout=self._silence_max).trade
+            trade = response_of(self._client.GetLastTrade.future(request, timeout=self._silence_max), self._stop).trade
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.NOT_FOUND:
                 raise
