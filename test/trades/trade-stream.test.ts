@@ -1,5 +1,10 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { JsonObject } from "@bufbuild/protobuf";
+import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { createMarketdClient, type MarketdClient } from "../../clients/typescript/src/client.js";
+import { trades as readTrades } from "../../clients/typescript/src/trade-reader.js";
+import { openMarketd } from "../../src/connect/open-marketd.js";
 import { unavailable } from "../../src/domain/failure.js";
 import type { ResponseStream } from "../../src/domain/service.js";
 import { load } from "../../src/loader/load.js";
@@ -250,4 +255,51 @@ test("an unknown market is refused, and trades that are no longer written end a 
     reader.take();
     expect(reader.stream.failure).toMatchObject({ code: "failed_precondition", reason: "TRADES_NOT_RETAINED" });
   });
+});
+
+test("readers of the client library get each trade once where a venue repeats ids and times", async () => {
+  const { url: other } = newDatabaseUrl();
+  await migrate(other, log);
+  const recording = new RecordingBuilder().block(1, 1_000_000_000n, (r) => r.market("m"));
+  const parts = [recording.bytes()];
+  const count = 400;
+  for (let n = 1, bytes = recording.bytes().length; n <= count; n++) {
+    // All of them have the same id, and forty blocks the same time.
+    const timeNs = BigInt(2 + Math.floor(n / 40)) * 1_000_000_000n;
+    recording.block(n + 1, timeNs, (r) => r.trade({ id: "x", marketId: "m", price: `${n}`, size: 1n }));
+    parts.push(recording.bytes().subarray(bytes));
+    bytes = recording.bytes().length;
+  }
+  const slowly = async function* () {
+    for (const part of parts) {
+      yield part;
+      await sleep(5);
+    }
+  };
+  const loading = load({ database: other, sources: [streamSource(slowly(), "slow")], blockByBlock: true, log });
+  const marketd = await openMarketd({ database: other, logLevel: "silent" });
+  const client = createMarketdClient(createRouterTransport(marketd.routes));
+  /** Its streams break after a few messages. */
+  const cut: MarketdClient = {
+    ...client,
+    async *observeTrades(request, options) {
+      let left = 7;
+      for await (const message of client.observeTrades(request, options)) {
+        yield message;
+        if (--left === 0) throw new ConnectError("cut", Code.Unavailable);
+      }
+    },
+  };
+  await vi.waitFor(() => client.getMarket({ marketId: "m" }), { timeout: 20_000 });
+  const pricesOf = async (of: MarketdClient, startMs: number) => {
+    await sleep(startMs);
+    const prices: string[] = [];
+    for await (const { price } of readTrades(of, "m")) if (prices.push(price) === count) break;
+    return prices;
+  };
+  const readers = [0, 300, 700, 1_300].flatMap((startMs) => [client, cut].map((of) => pricesOf(of, startMs)));
+  const expected = Array.from({ length: count }, (_, n) => `${n + 1}`);
+  for (const prices of await Promise.all(readers)) expect(prices).toEqual(expected);
+  await loading;
+  await marketd.close();
 });
