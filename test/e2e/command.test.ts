@@ -239,7 +239,7 @@ describe("what cannot be done ends with 1", () => {
     const stranger = new URL(newDatabaseUrl().url);
     stranger.username = "stranger";
     stranger.password = "wrong";
-    for (const command of [["migrate"], ["load", "-"], ["serve", "--workers", "1"]]) {
+    for (const command of [["migrate"], ["load", "-"], ["serve", "--workers", "1", "--listen", "127.0.0.1:0"]]) {
       const { code, error } = await run([...command, "--database-url", stranger.href]);
       expect([code, error]).toEqual([1, expect.stringMatching(/^marketd: the database .* refuses .*\n$/)]);
     }
