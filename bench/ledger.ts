@@ -150,7 +150,7 @@ async function measureLedgers(
   return printPages(benches, results, "entries");
 }
 
-/** Pages of the numbers of trades, each beside a ledger. @returns the smallest ratios, by name */
+/** Pages of each number of trades, beside a ledger. @returns the smallest ratios, by name */
 async function measureTrades(ledgers: readonly DatasetOptions[], urls: readonly string[]): Promise<[string, number][]> {
   const beside = filters.find(({ name }) => name === "market");
   if (beside === undefined) throw new Error("there is no page of a ledger to compare with");
@@ -160,8 +160,8 @@ async function measureTrades(ledgers: readonly DatasetOptions[], urls: readonly 
     const url = server.databaseUrl(`trades_${trades}`);
     console.error(`making ${trades.toLocaleString("en")} trades, unless they are there`);
     await makeTrades(url, trades, console.error);
-    const last = ledgers.length - 1;
-    const ledger = new LedgerBench(urls[i] ?? urls[last] ?? "", (ledgers[i] ?? ledgers[last])?.entries ?? 0);
+    const at = Math.min(i, ledgers.length - 1);
+    const ledger = new LedgerBench(urls[at] ?? "", ledgers[at]?.entries ?? 0);
     await ledger.start();
     ledgerBenches.push(ledger);
     benches.push(new TradeBench(url, trades, ledger, beside));

@@ -59,9 +59,11 @@ func isOfOtherChain(err error) bool {
 
 const chainChanged = "CHAIN_CHANGED"
 
-// ofOtherChain is the error of a server where what was read before is not there.
-func ofOtherChain(message string) error {
-	failure := connect.NewError(connect.CodeUnavailable, errors.New(message))
+var errOtherChain = errors.New("the trades that were read are not in the database any more: it holds another chain")
+
+// ofOtherChain is the error of a server that lacks what was read before.
+func ofOtherChain() error {
+	failure := connect.NewError(connect.CodeUnavailable, errOtherChain)
 	if detail, err := connect.NewErrorDetail(&errdetails.ErrorInfo{Reason: chainChanged}); err == nil {
 		failure.AddDetail(detail)
 	}

@@ -696,6 +696,15 @@ func TestTrades(t *testing.T) {
 	}
 }
 
+func TestReadersShareNoError(t *testing.T) {
+	for _, err := range []func() error{func() error { return endOf(nil) }, ofOtherChain} {
+		one, other := err(), err()
+		if one == other || connect.CodeOf(one) != connect.CodeUnavailable {
+			t.Errorf("two readers get %p and %p", one, other)
+		}
+	}
+}
+
 func TestTimesThat64BitsDoNotHold(t *testing.T) {
 	for year, expected := range map[int]int64{1500: math.MinInt64, 1970: 0, 2300: math.MaxInt64, 9999: math.MaxInt64} {
 		if found := nanoseconds(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)); found != expected {

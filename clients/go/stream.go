@@ -14,19 +14,20 @@ import (
 // SilenceMax is how long a stream may be without a message before it is given up; a server sends one every 15 seconds.
 const SilenceMax = 45 * time.Second
 
-// source returns the next message of a stream; errEnd after the last.
+// source returns the next message of a stream; after the last, an error that is errEnd.
 type source[M any] func() (M, error)
 
 type opener[M any] func(context.Context) (source[M], error)
 
 var (
-	errEnd     = connect.NewError(connect.CodeUnavailable, errors.New("the stream ended"))
+	errEnd     = errors.New("the stream ended")
 	errStopped = errors.New("the caller has stopped")
 )
 
+// endOf is the error of a stream that ended. Each reader has its own: reading the metadata of one writes to it.
 func endOf(err error) error {
 	if err == nil {
-		return errEnd
+		return connect.NewError(connect.CodeUnavailable, errEnd)
 	}
 	return err
 }

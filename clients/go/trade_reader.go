@@ -59,8 +59,6 @@ func Trades(
 	}
 }
 
-var errOtherChain = ofOtherChain("the trades that were read are not in the database any more: it holds another chain")
-
 // listPlace tells how far the list of one connection was read.
 type listPlace struct {
 	// start is the time of the last trade that was yielded before it. Its first known trades of that time are left out.
@@ -84,7 +82,8 @@ type tradeReader struct {
 	given  int
 	lastID string
 	// goesOn tells whether everything that there was has been read once.
-	goesOn    bool
+	goesOn bool
+	// isListing tells whether a list is read, and not the stream.
 	isListing bool
 }
 
@@ -188,7 +187,7 @@ func (r *tradeReader) list(
 		}
 	}
 	if place.known > 0 && place.reached > place.start {
-		return errOtherChain
+		return ofOtherChain()
 	}
 	r.goesOn = true
 	r.isListing = false
@@ -260,7 +259,7 @@ func (r *tradeReader) isUnread(place *listPlace, trade *vega.Trade) (bool, error
 	}
 	place.known--
 	if trade.GetTimestamp() != place.start || place.known == 0 && trade.GetId() != r.lastID {
-		return false, errOtherChain
+		return false, ofOtherChain()
 	}
 	return false, nil
 }

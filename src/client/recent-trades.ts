@@ -92,17 +92,17 @@ export class RecentTrades {
     const options = { signal, timeoutMs: shortResponseMaxMs };
     const page = await client.listTrades({ marketIds: [marketId], pagination: { first: recentTradesMax } }, options);
     // Later blocks, which may have the same time, are streamed.
-    const before = (page.trades?.edges ?? []).filter(
+    const listed = (page.trades?.edges ?? []).filter(
       ({ cursor }) => decode("cursor", cursor) >> positionBits <= height,
     );
-    const trades = nodesOf(before);
+    const trades = nodesOf(listed);
     const oldest = trades.at(-1);
     if (oldest === undefined) return [];
     checkPrices(marketId, trades.map(levelOf));
     try {
-      const then = await client.getMarketDepthAt({ marketId, timestamp: oldest.timestamp, maxDepth: 1n }, options);
-      const [past, now] = [decimalsOf(then), decimalsOf(scale)];
-      return past.price === now.price && past.size === now.size ? trades : [];
+      const before = await client.getMarketDepthAt({ marketId, timestamp: oldest.timestamp, maxDepth: 1n }, options);
+      const [then, now] = [decimalsOf(before), decimalsOf(scale)];
+      return then.price === now.price && then.size === now.size ? trades : [];
     } catch (thrown) {
       const error = ConnectError.from(thrown);
       if (isTransient(error)) throw error;

@@ -50,8 +50,8 @@ export class CandleFeed implements FeedSource<Schema> {
   readonly #known = new Map<bigint, Messages>();
   /** Changes before this are no longer remembered … */
   #forgotten = 0n;
-  /** … and readers of them are ended with this. */
-  #failure = tooSlow();
+  /** … because of this; undefined: they were too many. */
+  #notKept: Failure | undefined;
   #isRead = false;
   /** Why the newest candle cannot be read: for readers that were sent nothing. */
   #unreadable: Failure | undefined;
@@ -102,14 +102,10 @@ export class CandleFeed implements FeedSource<Schema> {
       this.#known.clear();
       this.#newest = undefined;
       this.#isRead = false;
-      this.#forget(++this.#version, failure);
+      this.#forgotten = ++this.#version;
+      this.#notKept = failure;
     } else this.#unreadable = failure;
     this.#owner.wakeAll();
-  }
-
-  #forget(version: bigint, failure: Failure): void {
-    this.#forgotten = version;
-    this.#failure = failure;
   }
 
   ended(): void {
@@ -117,9 +113,8 @@ export class CandleFeed implements FeedSource<Schema> {
   }
 
   next(place: bigint, reader: FeedReader): Messages {
-    const before = place < this.#forgotten ? this.#failure : undefined;
-    const failure = place === noCandle ? this.#unreadable : before;
-    if (failure !== undefined) reader.fail(failure);
+    if (place === noCandle && this.#unreadable !== undefined) reader.fail(this.#unreadable);
+    else if (place !== noCandle && place < this.#forgotten) reader.fail(this.#notKept ?? tooSlow());
     else if (place !== noCandle || this.#isRead) {
       const messages = this.#known.get(place) ?? this.#behind(place);
       this.#known.set(place, messages);
@@ -168,7 +163,8 @@ export class CandleFeed implements FeedSource<Schema> {
     if (this.#candles.size <= candlesRememberedMax) return;
     for (const [oldest, { version }] of this.#candles) {
       this.#candles.delete(oldest);
-      this.#forget(version, tooSlow());
+      this.#forgotten = version;
+      this.#notKept = undefined;
       break;
     }
   }

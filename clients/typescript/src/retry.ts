@@ -42,11 +42,11 @@ export function isOfOtherChain(error: ConnectError): boolean {
   return error.findDetails(ErrorInfoSchema).some(({ reason }) => reason === chainChanged);
 }
 
-/** The error of a server where what was read before is not there. */
-export function ofOtherChain(message: string): ConnectError {
-  return new ConnectError(message, Code.Unavailable, undefined, [
-    { desc: ErrorInfoSchema, value: { reason: chainChanged } },
-  ]);
+/** The error of a server that lacks what was read before. */
+export function ofOtherChain(): ConnectError {
+  const message = "the trades that were read are not in the database any more: it holds another chain";
+  const details = [{ desc: ErrorInfoSchema, value: { reason: chainChanged } }];
+  return new ConnectError(message, Code.Unavailable, undefined, details);
 }
 
 /**

@@ -58,6 +58,7 @@ class TradeReader {
   #lastId = "";
   /** Whether everything that there was has been read once. */
   #isGoingOn = false;
+  /** Whether a list is read, and not the stream. */
   #isListing = false;
 
   constructor(client: MarketdClient, marketId: string, fromNs: bigint | undefined, options: StreamOptions) {
@@ -94,12 +95,12 @@ class TradeReader {
     let untilNs: bigint | undefined;
     for await (const { trades } of watched(open, this.#options)) {
       // Blocks of one time can be on both sides of the stream's start, so that all of that time are listed.
-      untilNs ??= later(startedNs, this.#timeNs ?? 0n);
-      const from = untilNs;
-      if (place.reachedNs <= from) yield* this.#list(place, from);
-      const streamed = trades.filter(({ timestamp }) => timestamp > from);
-      if (place.reachedNs <= from && streamed.length > 0) {
-        throw new ConnectError(`trades are streamed after ${from}, and not listed up to there`, Code.Unavailable);
+      const listedUntilNs = untilNs ?? later(startedNs, this.#timeNs ?? 0n);
+      untilNs = listedUntilNs;
+      if (place.reachedNs <= untilNs) yield* this.#list(place, untilNs);
+      const streamed = trades.filter(({ timestamp }) => timestamp > listedUntilNs);
+      if (place.reachedNs <= untilNs && streamed.length > 0) {
+        throw new ConnectError(`trades are streamed after ${untilNs}, and not listed up to there`, Code.Unavailable);
       }
       this.#give(streamed);
       yield streamed;
@@ -126,7 +127,7 @@ class TradeReader {
       if (unread.length > 0) yield unread;
       if (untilNs !== undefined && place.reachedNs > untilNs) break;
     }
-    if (place.known > 0 && place.reachedNs > place.fromNs) throw ofOtherChain(gone);
+    if (place.known > 0 && place.reachedNs > place.fromNs) throw ofOtherChain();
     this.#isGoingOn = true;
     this.#isListing = false;
   }
@@ -138,12 +139,13 @@ class TradeReader {
       reachedNs = timeOf(headers);
     };
     const options = { timeoutMs, onHeader, ...(signal && { signal }) };
-    const list = async (range: { dateRange?: { startTimestamp: bigint }; after?: string }) => {
-      const { after, ...rest } = range;
+    const list = async (from: { startTimestamp?: bigint; after?: string }) => {
+      const { startTimestamp, after } = from;
+      const dateRange = startTimestamp === undefined ? {} : { dateRange: { startTimestamp } };
       const pagination = { newestFirst: false, ...(after !== undefined && { after }) };
-      return (await this.#client.listTrades({ marketIds: this.#marketIds, ...rest, pagination }, options)).trades;
+      return (await this.#client.listTrades({ marketIds: this.#marketIds, ...dateRange, pagination }, options)).trades;
     };
-    const start = this.#timeNs === undefined ? {} : { dateRange: { startTimestamp: place.fromNs } };
+    const start = this.#timeNs === undefined ? {} : { startTimestamp: place.fromNs };
     const page = await list(after === undefined ? start : { after }).catch(async (thrown: unknown) => {
       if (ConnectError.from(thrown).code !== Code.FailedPrecondition || !(await this.#hasLast(options))) throw thrown;
       // All that was given is older than what is kept, but for blocks of that time.
@@ -175,7 +177,7 @@ class TradeReader {
     if (place.known === 0) return place.floorNs === undefined || timestamp > place.floorNs;
     place.known--;
     const isLast = place.known === 0;
-    if (timestamp !== place.fromNs || (isLast && id !== this.#lastId)) throw ofOtherChain(gone);
+    if (timestamp !== place.fromNs || (isLast && id !== this.#lastId)) throw ofOtherChain();
     return false;
   }
 
@@ -187,8 +189,6 @@ class TradeReader {
     }
   }
 }
-
-const gone = "the trades that were read are not in the database any more: it holds another chain";
 
 /** The time of the newest block of a response: of a list its own, of a stream that of its start. 0: there is none. */
 function timeOf(headers: Headers): bigint {

@@ -233,6 +233,16 @@ describe("Connect over plain HTTP", () => {
     expect((await send({ path, headers })).status).toBe(status);
   });
 
+  test.each([
+    ["of Connect has no details", { "connect-protocol-version": "1" }, undefined],
+    ["that may be any has them", {}, [expect.objectContaining({ reason: "UNKNOWN_PATH" })]],
+  ])("a JSON call of a method that is not there, %s", async (_what, more, details) => {
+    const path = "/datanode.api.v2.TradingDataService/Nothing";
+    const { status, body } = await send({ path, headers: { ...json, ...more }, body: "{}" });
+    expect(status).toBe(404);
+    expect(JSON.parse(body.toString()).details).toEqual(details);
+  });
+
   test("reflection is found at a path with a query: it tells that it needs HTTP/2", async () => {
     const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo?any";
     expect((await send({ path, headers: { "content-type": "application/connect+proto" } })).status).toBe(505);

@@ -82,6 +82,7 @@ class _TradeReader:
         self._last_id = ""
         #: Whether everything that there was has been read once.
         self._is_going_on = False
+        #: Whether a list is read, and not the stream.
         self._is_listing = False
 
     def goes_on_after(self, error: grpc.RpcError) -> bool:
@@ -135,25 +136,26 @@ class _TradeReader:
         self._is_listing = False
 
     def _page(self, place: _Place, pagination: Pagination) -> TradeConnection:
+        def ask(request: ListTradesRequest) -> TradeConnection:
+            call = self._client.ListTrades.future(request, timeout=self._silence_max)
+            trades = response_of(call, self._stop).trades
+            # How far the list reaches is told by its last page.
+            if not trades.page_info.has_next_page:
+                place.reached = max(place.reached, _time_of(call.initial_metadata()))
+            return trades
+
         request = ListTradesRequest(market_ids=self._market_ids, pagination=pagination)
         if not pagination.HasField("after") and self._timestamp is not None:
             request.date_range.start_timestamp = place.start
         try:
-            call = self._client.ListTrades.future(request, timeout=self._silence_max)
-            response = response_of(call, self._stop)
+            return ask(request)
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.FAILED_PRECONDITION or not self._has_last():
                 raise
             # All that was given is older than what is kept, but for blocks of that time.
             place.known = 0
             place.floor = self._timestamp if self._given > 0 else None
-            request = ListTradesRequest(market_ids=self._market_ids, pagination=Pagination(newest_first=False))
-            call = self._client.ListTrades.future(request, timeout=self._silence_max)
-            response = response_of(call, self._stop)
-        # How far the list reaches is told by its last page.
-        if not response.trades.page_info.has_next_page:
-            place.reached = max(place.reached, _time_of(call.initial_metadata()))
-        return response.trades
+            return ask(ListTradesRequest(market_ids=self._market_ids, pagination=Pagination(newest_first=False)))
 
     def _has_last(self) -> bool:
         """Whether the market's last trade was given, so that none of those that are not kept any more is missing."""
