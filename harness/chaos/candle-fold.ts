@@ -42,7 +42,7 @@ interface CandleVersion {
 export class CandleSeries {
   /** In the order of the blocks, and of the candles within a block. */
   readonly versions: CandleVersion[] = [];
-  readonly #versionsByDigest = new Map<string, number>();
+  readonly #versionsByDigest = new Map<string, number[]>();
   readonly #candles: History<string>[] = [];
   readonly #begins: number[] = [];
   #taken = 0;
@@ -77,9 +77,13 @@ export class CandleSeries {
     return page.map((candle) => candle.at(height) ?? "");
   }
 
-  /** The number of the version with a digest; undefined: no block ends with such a candle. */
-  versionOf(digest: string): number | undefined {
-    return this.#versionsByDigest.get(digest);
+  /**
+   * The number of the first version behind another one that has a digest, or else of the last one; undefined: no block
+   * ends with such a candle. Blocks of one time can have the same candle.
+   */
+  versionOf(digest: string, behind: number): number | undefined {
+    const versions = this.#versionsByDigest.get(digest) ?? [];
+    return versions.find((version) => version > behind) ?? versions.at(-1);
   }
 
   /** The number of the newest version at the end of a block; -1: there is none. */
@@ -114,7 +118,8 @@ export class CandleSeries {
     const digest = candleDigest(this.#running);
     const candle = this.#candles.length - 1;
     this.#candles[candle]?.set(height, digest);
-    this.#versionsByDigest.set(digest, this.versions.push({ candle, height, digest }) - 1);
+    const known = this.#versionsByDigest.get(digest) ?? [];
+    this.#versionsByDigest.set(digest, [...known, this.versions.push({ candle, height, digest }) - 1]);
   }
 }
 

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Fault } from "./fault.js";
 import { startLedgerReaders } from "./ledger-readers.js";
+import { startLibraryReaders } from "./library-readers.js";
 import { startPastReaders } from "./past-readers.js";
 import type { Readers } from "./reader.js";
 import { awaitRecovery, givenUpMs, isInTime } from "./recovery.js";
@@ -58,6 +59,7 @@ export class FaultRun {
       ...startUnaryReaders(readers),
       ...startLedgerReaders(readers, () => world.exportBurst),
       ...startStreamReaders(readers),
+      ...startLibraryReaders(readers),
       ...startPastReaders(readers),
     ];
     await this.#everyoneIsRight();

@@ -15,6 +15,7 @@ import {
   type Trade,
   TradeSchema,
 } from "../../gen/vega/vega_pb.js";
+import { framesOf } from "../support/frames.js";
 import { BalanceFold } from "./balance-fold.js";
 import { Book, orderedDigest, type Side } from "./book.js";
 import { type CandleInterval, CandleSeries, candlePeriodsNs, type FoldedTrade } from "./candle-fold.js";
@@ -148,15 +149,9 @@ export class Fold {
     return this.blocks.findLastIndex((block) => block.height <= height && block.timeNs <= timeNs) + 1;
   }
 
-  /** Applies the frames of whole blocks: `u32` length, `u64` stream sequence number, `BusEvent`. */
+  /** Applies the frames of whole blocks. */
   apply(frames: Uint8Array): void {
-    const view = new DataView(frames.buffer, frames.byteOffset, frames.byteLength);
-    for (let at = 0; at < frames.byteLength; ) {
-      const length = view.getUint32(at);
-      const sequence = view.getBigUint64(at + 4);
-      this.#event(fromBinary(BusEventSchema, frames.subarray(at + 12, at + 4 + length)), sequence);
-      at += 4 + length;
-    }
+    for (const { sequence, body } of framesOf(frames)) this.#event(fromBinary(BusEventSchema, body), sequence);
   }
 
   #event({ id, event }: BusEvent, sequence: bigint): void {

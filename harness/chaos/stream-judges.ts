@@ -118,7 +118,7 @@ export class CandleStreamJudge implements StreamJudge<ObserveCandleDataResponse>
     const what = `the candle of ${candle.start} with volume ${candle.volume}`;
     return this.#version.step((fold, held) => {
       const series = fold.candles(this.marketId, this.interval);
-      const version = series.versionOf(digest);
+      const version = series.versionOf(digest, held);
       if (version === undefined) return { wrong: `${what} is not that of any block` };
       if (version <= held) return { wrong: `${what} comes ${version === held ? "again" : "late"}` };
       const [before, now] = [series.versions[held]?.candle, series.versions[version]?.candle ?? 0];

@@ -16,7 +16,7 @@ export interface Caller {
 /** A call with a random request, and its judgement. */
 export type UnaryCall = (caller: Caller) => Promise<Finding>;
 
-export function marketOf({ judge, random }: Readers): string {
+export function marketOf({ judge, random }: Pick<Readers, "judge" | "random">): string {
   const markets = [...judge.chain.fold.markets.keys()];
   return markets.length === 0 ? "none" : random.pick(markets);
 }

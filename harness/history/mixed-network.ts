@@ -5,9 +5,9 @@ import { VenueBusEventSchema } from "../../gen/marketd/events/v1/venue_pb.js";
 import { BusEventSchema } from "../../gen/vega/events/v1/events_pb.js";
 import { Network } from "../../src/simulator/network.js";
 import type { RandomSource } from "../chaos/random-source.js";
+import { framesOf, recordingOf } from "../support/frames.js";
 import { type BookShape, RandomBook } from "./random-book.js";
 
-const headBytes = 12;
 /** Above the numbers of the simulated network's own events in a block, and low enough for blocks 5 ms apart. */
 const firstVenueNumber = 3_000;
 
@@ -73,7 +73,7 @@ export class MixedNetwork {
     const height = this.#network.height + 1;
     if (height % this.#redefineEvery === 0) this.#network.redefine();
     if (height % announcementBlocks === 0 && this.#books.length < marketsMax) this.#announce(this.#random.pick(shapes));
-    const bodies = bodiesOf(this.#network.nextBlock(timeNs));
+    const bodies = framesOf(this.#network.nextBlock(timeNs)).map(({ body }) => body);
     const last = bodies.pop();
     if (last === undefined || fromBinary(BusEventSchema, last).event.case !== "endBlock") {
       throw new Error("the simulated network's block has no end");
@@ -83,7 +83,7 @@ export class MixedNetwork {
     const [begin = last] = bodies;
     const middle = 1 + this.#random.below(bodies.length);
     if (this.#random.next() < repeatedShare) bodies.splice(middle, 0, last, begin);
-    return Buffer.concat([...bodies, last].map((body) => this.#frame(body)));
+    return recordingOf([...bodies, last].map((body) => ({ sequence: ++this.#sequence, body })));
   }
 
   #announce(shape: BookShape): void {
@@ -96,22 +96,4 @@ export class MixedNetwork {
     const value = { event: { case: "venueEvent" as const, value: { event } } };
     return toBinary(VenueBusEventSchema, create(VenueBusEventSchema, { ...busEvent, ...value }));
   }
-
-  #frame(body: Uint8Array): Buffer {
-    const frame = Buffer.alloc(headBytes + body.length);
-    frame.writeUInt32BE(8 + body.length);
-    frame.writeBigUInt64BE(++this.#sequence, 4);
-    frame.set(body, headBytes);
-    return frame;
-  }
-}
-
-/** The events of frames. */
-function bodiesOf(frames: Uint8Array): Uint8Array[] {
-  const view = new DataView(frames.buffer, frames.byteOffset, frames.byteLength);
-  const bodies: Uint8Array[] = [];
-  for (let at = 0; at < frames.byteLength; at += 4 + view.getUint32(at)) {
-    bodies.push(frames.subarray(at + headBytes, at + 4 + view.getUint32(at)));
-  }
-  return bodies;
 }

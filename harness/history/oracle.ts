@@ -12,6 +12,7 @@ import {
   TradeSchema,
 } from "../../gen/vega/vega_pb.js";
 import { Book, type Level, type Side } from "../chaos/book.js";
+import { framesOf } from "../support/frames.js";
 import { type BlockEnd, type Decimals, MarketPast, type SidedLevel } from "./market-past.js";
 import { VenueBook } from "./venue-book.js";
 
@@ -54,14 +55,9 @@ export class Oracle {
     return newest;
   }
 
-  /** Applies whole frames: `u32` length, `u64` stream sequence number, `BusEvent`. */
+  /** Applies whole frames. */
   apply(frames: Uint8Array): void {
-    const view = new DataView(frames.buffer, frames.byteOffset, frames.byteLength);
-    for (let at = 0; at < frames.byteLength; ) {
-      const length = view.getUint32(at);
-      this.#frame(frames.subarray(at + 12, at + 4 + length), view.getBigUint64(at + 4));
-      at += 4 + length;
-    }
+    for (const { sequence, body } of framesOf(frames)) this.#frame(body, sequence);
   }
 
   /** The newest block whose `key` is not above `value`; undefined: there is none. */
