@@ -1,6 +1,7 @@
 package marketd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -110,10 +111,11 @@ var cases struct {
 }
 
 type tradeCall struct {
-	// Time is that of the block that the response names. Next is the cursor of the next page of a list, if any.
-	Call, Time, Next string
-	Trades           []string
-	Messages         [][]string
+	// Time is that of the block that the response names, and Height its height; none: the same number. Next is the cursor
+	// of the next page of a list, if any.
+	Call, Time, Height, Next string
+	Trades                   []string
+	Messages                 [][]string
 	// End is the code of the error; 0: it ends well.
 	End uint32
 	// Reason is the one of the error's details.
@@ -594,6 +596,7 @@ func (s *scriptedTrades) next(ctx context.Context, request string) (tradeCall, e
 	s.calls = s.calls[1:]
 	info, _ := connect.CallInfoForHandlerContext(ctx)
 	info.ResponseHeader().Set("X-Block-Timestamp", call.Time)
+	info.ResponseHeader().Set("X-Block-Height", cmp.Or(call.Height, call.Time))
 	return call, nil
 }
 
@@ -666,8 +669,8 @@ func (s *scriptedTrades) ObserveTrades(
 func tradesOf(texts []string) []*vega.Trade {
 	var all []*vega.Trade
 	for _, text := range texts {
-		id, timestamp, _ := strings.Cut(text, " ")
-		all = append(all, &vega.Trade{Id: id, Timestamp: int64(number(timestamp))})
+		parts := append(strings.Fields(text), "")
+		all = append(all, &vega.Trade{Id: parts[0], Timestamp: int64(number(parts[1])), Price: parts[2]})
 	}
 	return all
 }

@@ -8,10 +8,12 @@ import (
 	"iter"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	apiv2 "marketd.example/marketd/gen/datanode/api/v2"
 	"marketd.example/marketd/gen/vega"
 )
@@ -31,7 +33,7 @@ type TradesOptions struct {
 // stream it yields what is later. When the connection breaks, it does the same again after a wait, from the time of the
 // last trade on. Of that time it leaves out as many trades as it has yielded before. So nothing is missing or doubled, at
 // any server of the database, and also if you read slowly, or if a venue uses an id more than once. In a market that is
-// quiet for longer than trades are kept, it goes on if the market's last trade shows that nothing was missed.
+// quiet for longer than trades are kept, it goes on if the market's last trade is the last one that was yielded.
 //
 // It ends when the context does, or with an error when trying again is of no use: CodeNotFound for an unknown market,
 // CodeFailedPrecondition with the reason TRADES_NOT_RETAINED if trades from that time on are not kept, CodeUnavailable with
@@ -69,6 +71,8 @@ type listPlace struct {
 	after string
 	// reached is the newest time that the list is known to have reached. It has all trades of earlier times.
 	reached int64
+	// height is that of the newest block that the list has had since the stream began.
+	height int64
 }
 
 // tradeReader reads trades over any number of connections.
@@ -78,9 +82,9 @@ type tradeReader struct {
 	options   TradesOptions
 	// Trades from this time on are to be read, but for the first ones, which were. Blocks can have the same time.
 	timestamp *int64
-	// given is how many of this time were yielded, and lastID the id of the last one.
-	given  int
-	lastID string
+	// given is how many of this time were yielded, and last the last one.
+	given int
+	last  *vega.Trade
 	// goesOn tells whether everything that there was has been read once.
 	goesOn bool
 	// isListing tells whether a list is read, and not the stream.
@@ -94,7 +98,7 @@ func (r *tradeReader) read(ctx context.Context, yield func(*vega.Trade) error, o
 	if err := r.list(ctx, place, math.MaxInt64, yield, onMessage); err != nil {
 		return err
 	}
-	var startedAt int64
+	var startHeight, startedAt int64
 	open := func(ctx context.Context) (source[[]*vega.Trade], error) {
 		stream, err := r.client.ObserveTrades(ctx, &apiv2.ObserveTradesRequest{MarketIds: r.marketIDs})
 		if err != nil {
@@ -104,29 +108,38 @@ func (r *tradeReader) read(ctx context.Context, yield func(*vega.Trade) error, o
 			if !stream.Receive() {
 				return nil, endOf(stream.Err())
 			}
-			startedAt = timeOf(stream.ResponseHeader())
+			startHeight, startedAt = blockOf(stream.ResponseHeader())
 			return stream.Msg().GetTrades(), nil
 		}, nil
 	}
 	first := true
+	overlaps := false
 	var until int64
+	place.height = -1
+	// Blocks of one time can be on both sides of the stream's start. If it has a trade of such a block, only a list that
+	// reaches a later time has all of that time.
+	isListed := func() bool {
+		hasStart := place.reached == until && place.height >= startHeight && !overlaps
+		return hasStart || place.reached > until
+	}
 	return watched(ctx, r.options.SilenceMax, open, func(ctx context.Context, trades []*vega.Trade) error {
 		if first {
-			// Blocks of one time can be on both sides of the stream's start, so that all of that time are listed.
 			until = max(startedAt, r.time())
 		}
 		first = false
-		if place.reached <= until {
+		isOverlap := func(trade *vega.Trade) bool { return trade.GetTimestamp() <= until }
+		overlaps = overlaps || slices.ContainsFunc(trades, isOverlap)
+		if !isListed() {
 			if err := r.list(ctx, place, until, yield, onMessage); err != nil {
 				return err
 			}
 		}
 		onMessage()
 		for _, trade := range trades {
-			if trade.GetTimestamp() <= until {
+			if isOverlap(trade) {
 				continue
 			}
-			if place.reached <= until {
+			if !isListed() {
 				return connect.NewError(connect.CodeUnavailable,
 					fmt.Errorf("trades are streamed after %d, and not listed up to there", until))
 			}
@@ -197,7 +210,7 @@ func (r *tradeReader) list(
 func (r *tradeReader) page(
 	ctx context.Context, place *listPlace, pagination *apiv2.Pagination,
 ) (*apiv2.TradeConnection, error) {
-	var reached int64
+	var height, reached int64
 	list := func(dateRange *apiv2.DateRange, pagination *apiv2.Pagination) (*apiv2.TradeConnection, error) {
 		ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.options.SilenceMax, SilenceMax))
 		defer cancel()
@@ -206,7 +219,7 @@ func (r *tradeReader) page(
 			MarketIds: r.marketIDs, DateRange: dateRange, Pagination: pagination,
 		})
 		if err == nil {
-			reached = timeOf(call.ResponseHeader())
+			height, reached = blockOf(call.ResponseHeader())
 		}
 		return response.GetTrades(), err
 	}
@@ -230,26 +243,28 @@ func (r *tradeReader) page(
 	// How far the list reaches is told by its last page.
 	if err == nil && !trades.GetPageInfo().GetHasNextPage() {
 		place.reached = max(place.reached, reached)
+		place.height = height
 	}
 	return trades, err
 }
 
 // hasLast tells whether the market's last trade was yielded, so that none of those that are not kept any more is missing.
+// It fails with CodeUnavailable if the server lacks those that were yielded.
 func (r *tradeReader) hasLast(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.options.SilenceMax, SilenceMax))
 	defer cancel()
 	response, err := r.client.GetLastTrade(ctx, &apiv2.GetLastTradeRequest{MarketId: r.marketIDs[0]})
-	if connect.CodeOf(err) == connect.CodeNotFound {
-		return true, nil
-	}
-	if err != nil {
+	isNone := connect.CodeOf(err) == connect.CodeNotFound
+	if err != nil && !isNone {
 		return false, err
 	}
 	trade := response.GetTrade()
-	if trade.GetTimestamp() == *r.timestamp {
-		return r.given > 0 && trade.GetId() == r.lastID, nil
+	isBefore := isNone || trade.GetTimestamp() < *r.timestamp
+	if isBefore && r.given > 0 {
+		return false, ofOtherChain()
 	}
-	return trade.GetTimestamp() < *r.timestamp, nil
+	// Others can have its id and its time.
+	return isBefore || proto.Equal(trade, r.last), nil
 }
 
 // isUnread tells whether a trade of a list was not yielded before. It fails if those that were are not there.
@@ -258,7 +273,7 @@ func (r *tradeReader) isUnread(place *listPlace, trade *vega.Trade) (bool, error
 		return place.floor == nil || trade.GetTimestamp() > *place.floor, nil
 	}
 	place.known--
-	if trade.GetTimestamp() != place.start || place.known == 0 && trade.GetId() != r.lastID {
+	if trade.GetTimestamp() != place.start || place.known == 0 && !proto.Equal(trade, r.last) {
 		return false, ofOtherChain()
 	}
 	return false, nil
@@ -272,13 +287,14 @@ func (r *tradeReader) give(trade *vega.Trade, yield func(*vega.Trade) error) err
 	}
 	r.given++
 	r.timestamp = &at
-	r.lastID = trade.GetId()
+	r.last = trade
 	return yield(trade)
 }
 
-// timeOf returns the time of the newest block of a response: of a list its own, of a stream that of its start. 0: there
-// is none.
-func timeOf(header http.Header) int64 {
-	timestamp, _ := strconv.ParseInt(header.Get("X-Block-Timestamp"), 10, 64)
-	return timestamp
+// blockOf returns height and time of the newest block of a response: of a list its own, of a stream its start. 0: there is
+// none.
+func blockOf(header http.Header) (height, timestamp int64) {
+	height, _ = strconv.ParseInt(header.Get("X-Block-Height"), 10, 64)
+	timestamp, _ = strconv.ParseInt(header.Get("X-Block-Timestamp"), 10, 64)
+	return height, timestamp
 }

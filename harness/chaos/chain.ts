@@ -11,7 +11,7 @@ import { Fold } from "./fold.js";
 /** Small enough for two busy cores, and with everything in it that the service answers for. */
 const networkSize = { markets: 8, parties: 30, ordersPerBlock: 8, entriesPerBlock: 5 } as const;
 
-/** Ids that trades have: venues use theirs again. */
+/** Ids that trades have, those of one time all the same: venues use theirs again. */
 const tradeIds = 3;
 
 /** Every block of so many has the time of the block before it. */
@@ -50,9 +50,10 @@ export class Chain {
 
   /** Makes a block, tells the judge, and gives it to who reads along. */
   advance(timeNs = BigInt(Date.now()) * 1_000_000n + 123_456n): void {
-    const isSameTime = (this.height + 1) % sameTimeEvery === 0;
-    const before = isSameTime ? this.fold.block(this.height)?.timeNs : undefined;
-    const block = withFewTradeIds(this.#network.nextBlock(before ?? timeNs));
+    const height = this.height + 1;
+    const before = height % sameTimeEvery === 0 ? this.fold.block(height - 1)?.timeNs : undefined;
+    const tradeId = `trade-${Math.floor((height + 1) / sameTimeEvery) % tradeIds}`;
+    const block = withTradeId(this.#network.nextBlock(before ?? timeNs), tradeId);
     this.fold.apply(block);
     this.past.oracle.apply(block);
     appendFileSync(this.recording, block);
@@ -94,12 +95,11 @@ export class Chain {
   }
 }
 
-function withFewTradeIds(block: Uint8Array): Buffer {
-  let trades = 0;
+function withTradeId(block: Uint8Array, tradeId: string): Buffer {
   const frames = framesOf(block).map((frame) => {
     const busEvent = fromBinary(BusEventSchema, frame.body);
     if (busEvent.event.case !== "trade") return frame;
-    busEvent.event.value.id = `trade-${trades++ % tradeIds}`;
+    busEvent.event.value.id = tradeId;
     return { ...frame, body: toBinary(BusEventSchema, busEvent) };
   });
   return recordingOf(frames);

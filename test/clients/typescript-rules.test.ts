@@ -60,8 +60,9 @@ interface ReplayMessage {
 
 interface TradeCall {
   readonly call: string;
-  /** The time of the block that the response names. */
+  /** The time of the block that the response names, and its height; none: the same number. */
   readonly time: string;
+  readonly height?: string;
   /** Of a list, and the cursor of the next page if there is one. */
   readonly trades?: readonly string[];
   readonly next?: string;
@@ -124,7 +125,7 @@ interface Cases {
     readonly scaled?: string | null;
     readonly error?: string;
   }[];
-  /** What a server does at each call, and what a reader of trades asks for and sees. A trade is its id and time. */
+  /** What a server does at each call, and what a reader of trades asks for and sees. A trade is its id, time and price. */
   readonly trades: readonly {
     readonly name: string;
     readonly from: string | null;
@@ -489,8 +490,8 @@ describe("ledgerEntries", () => {
 describe("trades", () => {
   function tradesOf(texts: readonly string[]) {
     return texts.map((text) => {
-      const [id = "", timestamp = ""] = text.split(" ");
-      return { id, timestamp: BigInt(timestamp) };
+      const [id = "", timestamp = "", price = ""] = text.split(" ");
+      return { id, timestamp: BigInt(timestamp), price };
     });
   }
 
@@ -501,6 +502,7 @@ describe("trades", () => {
       asked.push(request);
       if (call === undefined || !request.startsWith(call.call)) throw new ConnectError("out of script", Code.NotFound);
       headers.set("X-Block-Timestamp", call.time);
+      headers.set("X-Block-Height", call.height ?? call.time);
       return call;
     };
     const failAs = ({ end = 0, reason = "" }: TradeCall) => {

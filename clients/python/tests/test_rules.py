@@ -237,7 +237,8 @@ class ScriptedTrades(TradingDataServiceServicer):
         if not self.calls or not request.startswith(self.calls[0]["call"]):
             context.abort(grpc.StatusCode.NOT_FOUND, "out of script")
         call = self.calls.pop(0)
-        context.send_initial_metadata([("x-block-timestamp", call["time"])])
+        height = call.get("height", call["time"])
+        context.send_initial_metadata([("x-block-timestamp", call["time"]), ("x-block-height", height)])
         return call
 
     def ListTrades(self, request, context):
@@ -274,8 +275,8 @@ class ScriptedTrades(TradingDataServiceServicer):
 
 
 def trades_of(texts):
-    parts = [text.split() for text in texts]
-    return [Trade(id=id, timestamp=int(timestamp)) for id, timestamp in parts]
+    parts = [text.split() + [""] for text in texts]
+    return [Trade(id=id, timestamp=int(timestamp), price=price) for id, timestamp, price, *_ in parts]
 
 
 class Candles(TradingDataServiceServicer):

@@ -1,6 +1,7 @@
+import { equals } from "@bufbuild/protobuf";
 import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 import type { TradeConnection } from "../../../gen/datanode/api/v2/trading_data_pb.js";
-import type { Trade } from "../../../gen/vega/vega_pb.js";
+import { type Trade, TradeSchema } from "../../../gen/vega/vega_pb.js";
 import type { MarketdClient } from "./client.js";
 import { pages } from "./pages.js";
 import { isOfOtherChain, isTransient, ofOtherChain } from "./retry.js";
@@ -15,7 +16,7 @@ import { nanosecondsOf, type Time } from "./time.js";
  * stream it gives what is later. When the connection breaks, it does the same again after a wait, from the time of the last
  * trade on. Of that time it leaves out as many trades as it has given before. So nothing is missing or doubled, at any
  * server of the database, and also if you read slowly, or if a venue uses an id more than once. In a market that is quiet
- * for longer than trades are kept, it goes on if the market's last trade shows that nothing was missed.
+ * for longer than trades are kept, it goes on if the market's last trade is the last one that was given.
  * @param from absent: from the first trade that is kept
  * @throws ConnectError when trying again is of no use: NOT_FOUND for an unknown market, FAILED_PRECONDITION with the
  *   reason TRADES_NOT_RETAINED if trades from that time on are not kept, UNAVAILABLE with the reason CHAIN_CHANGED when
@@ -45,6 +46,8 @@ interface ListPlace {
   after: string | undefined;
   /** The newest time that the list is known to have reached. It has all trades of earlier times. */
   reachedNs: bigint;
+  /** Of the newest block that the list has had since the stream began. */
+  height: bigint;
 }
 
 class TradeReader {
@@ -53,9 +56,9 @@ class TradeReader {
   readonly #options: StreamOptions;
   /** Trades from this time on are to be read, but for the first ones, which were. Blocks can have the same time. */
   #timeNs: bigint | undefined;
-  /** How many of this time were given, and the id of the last one. */
+  /** How many of this time were given, and the last one. */
   #given = 0;
-  #lastId = "";
+  #last: Trade | undefined;
   /** Whether everything that there was has been read once. */
   #isGoingOn = false;
   /** Whether a list is read, and not the stream. */
@@ -82,24 +85,31 @@ class TradeReader {
       floorNs: undefined,
       after: undefined,
       reachedNs: 0n,
+      height: 0n,
     };
     // Without a stream at first: a server ends one whose reader is busy with the past for minutes.
     yield* this.#list(place);
-    let startedNs = 0n;
+    let start = { height: 0n, timeNs: 0n };
     const onHeader = (headers: Headers) => {
-      startedNs = timeOf(headers);
+      start = blockOf(headers);
     };
     const open = (signal: AbortSignal) => {
       return this.#client.observeTrades({ marketIds: this.#marketIds }, { signal, onHeader });
     };
-    let untilNs: bigint | undefined;
+    let until: bigint | undefined;
+    let overlaps = false;
+    place.height = -1n;
     for await (const { trades } of watched(open, this.#options)) {
-      // Blocks of one time can be on both sides of the stream's start, so that all of that time are listed.
-      const listedUntilNs = untilNs ?? later(startedNs, this.#timeNs ?? 0n);
-      untilNs = listedUntilNs;
-      if (place.reachedNs <= untilNs) yield* this.#list(place, untilNs);
-      const streamed = trades.filter(({ timestamp }) => timestamp > listedUntilNs);
-      if (place.reachedNs <= untilNs && streamed.length > 0) {
+      const untilNs = until ?? later(start.timeNs, this.#timeNs ?? 0n);
+      until = untilNs;
+      const streamed = trades.filter(({ timestamp }) => timestamp > untilNs);
+      overlaps ||= streamed.length < trades.length;
+      // Blocks of one time can be on both sides of the stream's start. If it has a trade of such a block, only a list that
+      // reaches a later time has all of that time.
+      const isListed = () =>
+        place.reachedNs > untilNs || (place.reachedNs === untilNs && place.height >= start.height && !overlaps);
+      if (!isListed()) yield* this.#list(place, untilNs);
+      if (!isListed() && streamed.length > 0) {
         throw new ConnectError(`trades are streamed after ${untilNs}, and not listed up to there`, Code.Unavailable);
       }
       this.#give(streamed);
@@ -134,9 +144,9 @@ class TradeReader {
 
   async #page(place: ListPlace, after: string | undefined): Promise<TradeConnection | undefined> {
     const { signal, silenceMaxMs: timeoutMs = silenceMaxMs } = this.#options;
-    let reachedNs = 0n;
+    let newest = { height: 0n, timeNs: 0n };
     const onHeader = (headers: Headers) => {
-      reachedNs = timeOf(headers);
+      newest = blockOf(headers);
     };
     const options = { timeoutMs, onHeader, ...(signal && { signal }) };
     const list = async (from: { startTimestamp?: bigint; after?: string }) => {
@@ -154,45 +164,58 @@ class TradeReader {
       return list({});
     });
     // How far the list reaches is told by its last page.
-    if (page?.pageInfo?.hasNextPage !== true) place.reachedNs = later(place.reachedNs, reachedNs);
+    if (page?.pageInfo?.hasNextPage !== true) {
+      place.reachedNs = later(place.reachedNs, newest.timeNs);
+      place.height = newest.height;
+    }
     return page;
   }
 
-  /** Whether the market's last trade was given, so that none of those that are not kept any more is missing. */
+  /**
+   * Whether the market's last trade was given, so that none of those that are not kept any more is missing.
+   * @throws ConnectError if the server lacks those that were given
+   */
   async #hasLast(options: CallOptions): Promise<boolean> {
     const [marketId = ""] = this.#marketIds;
     if (!this.#isGoingOn || this.#timeNs === undefined) return false;
-    try {
-      const { trade } = await this.#client.getLastTrade({ marketId }, options);
-      if (trade?.timestamp === this.#timeNs) return this.#given > 0 && trade.id === this.#lastId;
-      return trade !== undefined && trade.timestamp < this.#timeNs;
-    } catch (thrown) {
-      if (ConnectError.from(thrown).code !== Code.NotFound) throw thrown;
-      return true;
-    }
+    const trade = await this.#client.getLastTrade({ marketId }, options).then(
+      (response) => response.trade,
+      (thrown: unknown) => {
+        if (ConnectError.from(thrown).code !== Code.NotFound) throw thrown;
+        return undefined;
+      },
+    );
+    const isBefore = trade === undefined || trade.timestamp < this.#timeNs;
+    if (isBefore && this.#given > 0) throw ofOtherChain();
+    return isBefore || this.#isLast(trade);
+  }
+
+  /** Whether it is the last one that was given. Others can have its id and its time. */
+  #isLast(trade: Trade): boolean {
+    return this.#last !== undefined && equals(TradeSchema, trade, this.#last);
   }
 
   /** Whether a trade of a list was not given before. @throws ConnectError if those that were are not there */
-  #isUnread(place: ListPlace, { id, timestamp }: Trade): boolean {
+  #isUnread(place: ListPlace, trade: Trade): boolean {
+    const { timestamp } = trade;
     if (place.known === 0) return place.floorNs === undefined || timestamp > place.floorNs;
     place.known--;
-    const isLast = place.known === 0;
-    if (timestamp !== place.fromNs || (isLast && id !== this.#lastId)) throw ofOtherChain();
+    if (timestamp !== place.fromNs || (place.known === 0 && !this.#isLast(trade))) throw ofOtherChain();
     return false;
   }
 
   #give(trades: readonly Trade[]): void {
-    for (const { id, timestamp } of trades) {
-      this.#given = timestamp === this.#timeNs ? this.#given + 1 : 1;
-      this.#timeNs = timestamp;
-      this.#lastId = id;
+    for (const trade of trades) {
+      this.#given = trade.timestamp === this.#timeNs ? this.#given + 1 : 1;
+      this.#timeNs = trade.timestamp;
+      this.#last = trade;
     }
   }
 }
 
-/** The time of the newest block of a response: of a list its own, of a stream that of its start. 0: there is none. */
-function timeOf(headers: Headers): bigint {
-  return BigInt(headers.get("x-block-timestamp") ?? 0);
+/** The newest block of a response: of a list its own, of a stream that of its start. 0: there is none. */
+function blockOf(headers: Headers): { readonly height: bigint; readonly timeNs: bigint } {
+  return { height: BigInt(headers.get("x-block-height") ?? 0), timeNs: BigInt(headers.get("x-block-timestamp") ?? 0) };
 }
 
 function later(a: bigint, b: bigint): bigint {

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Callable, Iterable, Iterator, List, Optional
+from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 
 import grpc
 
@@ -38,7 +38,7 @@ def trades(
     stream it gives what is later. When the connection breaks, it does the same again after a wait, from the time of the
     last trade on. Of that time it leaves out as many trades as it has given before. So nothing is missing or doubled, at
     any server of the database, and also if you read slowly, or if a venue uses an id more than once. In a market that is
-    quiet for longer than trades are kept, it goes on if the market's last trade shows that nothing was missed.
+    quiet for longer than trades are kept, it goes on if the market's last trade is the last one that was given.
 
     ``stop`` ends the iterator from another thread; leaving the loop ends it too. ``on_disconnect`` is called when the
     connection broke, with the error and the seconds until the next attempt. Raises grpc.RpcError when trying again is of
@@ -63,6 +63,8 @@ class _Place:
         self.after: Optional[str] = None
         #: The newest time that the list is known to have reached. It has all trades of earlier times.
         self.reached = 0
+        #: Of the newest block that the list has had since the stream began.
+        self.height = 0
 
 
 class _TradeReader:
@@ -77,9 +79,9 @@ class _TradeReader:
         self._silence_max = silence_max
         #: Trades from this time on are to be read, but for the first ones, which were. Blocks can have the same time.
         self._timestamp = start
-        #: How many of this time were given, and the id of the last one.
+        #: How many of this time were given, and the last one.
         self._given = 0
-        self._last_id = ""
+        self._last: Optional[Trade] = None
         #: Whether everything that there was has been read once.
         self._is_going_on = False
         #: Whether a list is read, and not the stream.
@@ -98,14 +100,25 @@ class _TradeReader:
         yield from self._list(place, None)
         call = self._client.ObserveTrades(ObserveTradesRequest(market_ids=self._market_ids))
         until: Optional[int] = None
+        start_height = 0
+        overlaps = False
+        place.height = -1
+
+        def is_listed() -> bool:
+            # Blocks of one time can be on both sides of the stream's start. If it has a trade of such a block, only a list
+            # that reaches a later time has all of that time.
+            has_start = place.reached == until and place.height >= start_height and not overlaps
+            return has_start or place.reached > (until or 0)
+
         for message in watched(call, self._stop, self._silence_max):
             if until is None:
-                # Blocks of one time can be on both sides of the stream's start, so that all of that time are listed.
-                until = max(_time_of(call.initial_metadata()), self._timestamp or 0)
-            if place.reached <= until:
-                yield from self._list(place, until)
+                start_height, started = _block_of(call.initial_metadata())
+                until = max(started, self._timestamp or 0)
             streamed = [trade for trade in message.trades if trade.timestamp > until]
-            if place.reached <= until and streamed:
+            overlaps = overlaps or len(streamed) < len(message.trades)
+            if not is_listed():
+                yield from self._list(place, until)
+            if streamed and not is_listed():
                 raise Broken(f"trades are streamed after {until}, and not listed up to there")
             self._give(streamed)
             yield streamed
@@ -141,7 +154,8 @@ class _TradeReader:
             trades = response_of(call, self._stop).trades
             # How far the list reaches is told by its last page.
             if not trades.page_info.has_next_page:
-                place.reached = max(place.reached, _time_of(call.initial_metadata()))
+                place.height, time = _block_of(call.initial_metadata())
+                place.reached = max(place.reached, time)
             return trades
 
         request = ListTradesRequest(market_ids=self._market_ids, pagination=pagination)
@@ -158,26 +172,31 @@ class _TradeReader:
             return ask(ListTradesRequest(market_ids=self._market_ids, pagination=Pagination(newest_first=False)))
 
     def _has_last(self) -> bool:
-        """Whether the market's last trade was given, so that none of those that are not kept any more is missing."""
+        """Whether the market's last trade was given, so that none of those that are not kept any more is missing.
+
+        Raises UNAVAILABLE if the server lacks those that were given.
+        """
         if not self._is_going_on or self._timestamp is None:
             return False
         request = GetLastTradeRequest(market_id=self._market_ids[0])
+        trade: Optional[Trade] = None
         try:
             trade = response_of(self._client.GetLastTrade.future(request, timeout=self._silence_max), self._stop).trade
         except grpc.RpcError as error:
             if error.code() != grpc.StatusCode.NOT_FOUND:
                 raise
-            return True
-        if trade.timestamp == self._timestamp:
-            return self._given > 0 and trade.id == self._last_id
-        return trade.timestamp < self._timestamp
+        is_before = trade is None or trade.timestamp < self._timestamp
+        if is_before and self._given > 0:
+            raise _gone()
+        # Others can have its id and its time.
+        return is_before or trade == self._last
 
     def _is_unread(self, place: _Place, trade: Trade) -> bool:
         """Whether a trade of a list was not given before. Raises UNAVAILABLE if those that were are not there."""
         if place.known == 0:
             return place.floor is None or trade.timestamp > place.floor
         place.known -= 1
-        if trade.timestamp != place.start or (place.known == 0 and trade.id != self._last_id):
+        if trade.timestamp != place.start or (place.known == 0 and trade != self._last):
             raise _gone()
         return False
 
@@ -185,7 +204,7 @@ class _TradeReader:
         for trade in trades:
             self._given = self._given + 1 if trade.timestamp == self._timestamp else 1
             self._timestamp = trade.timestamp
-            self._last_id = trade.id
+            self._last = trade
 
 
 def _gone() -> Broken:
@@ -193,6 +212,7 @@ def _gone() -> Broken:
     return Broken(text, reason=CHAIN_CHANGED)
 
 
-def _time_of(metadata: Optional[Metadata]) -> int:
-    """The time of the newest block of a response: of a list its own, of a stream that of its start. 0: there is none."""
-    return int(dict(metadata or ()).get("x-block-timestamp", 0))
+def _block_of(metadata: Optional[Metadata]) -> Tuple[int, int]:
+    """Height and time of the newest block of a response: of a list its own, of a stream its start. 0: there is none."""
+    values = dict(metadata or ())
+    return int(values.get("x-block-height", 0)), int(values.get("x-block-timestamp", 0))
