@@ -20,7 +20,7 @@ import {
 } from "../store/history-reads.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 import { Past, type pastLimits } from "./past.js";
-import { findPlace, firstPlace, nearestBook, notKept, requirePassed } from "./place.js";
+import { type FoundPlace, findPlace, firstPlace, nearestBook, notKept, requirePassed } from "./place.js";
 import { PublishedNumbers } from "./published-at.js";
 import { Replay, type ReplayPlan } from "./replay.js";
 import { entryAt, reach } from "./resume.js";
@@ -34,7 +34,11 @@ export const replaysPerAddressMax = 8;
 /** Retry delay for a refused replay. */
 const replayRetryMs = 5_000;
 
-const refusals = ["TOO_MANY_REPLAYS", "TOO_MANY_REPLAYS_OF_CLIENT"] as const;
+/** A replay that counts, from before it is planned until it reads the past no more. */
+interface Admission {
+  readonly address: string;
+  replay?: Replay;
+}
 
 /** What a client asks to replay. */
 export interface ReplayRequest {
@@ -61,10 +65,12 @@ export class History {
   readonly past: Past;
   readonly #options: HistoryOptions;
   readonly #numbers: PublishedNumbers;
-  readonly #replays = new Set<Replay>();
-  readonly #byAddress = new Map<string, number>();
-  readonly #refused = new Map<string, number>();
-  #reading = 0;
+  readonly #admissions = new Set<Admission>();
+  /** Refused replays, by the reason of their error. */
+  readonly #refused = new Map([
+    ["TOO_MANY_REPLAYS", 0],
+    ["TOO_MANY_REPLAYS_OF_CLIENT", 0],
+  ]);
 
   constructor(options: HistoryOptions) {
     this.#options = options;
@@ -78,10 +84,9 @@ export class History {
 
   /** Registers metrics of replays. */
   register(metrics: Metrics): void {
-    addGauge(metrics, "marketd_replays_reading", "Replays that read the past now.", () => this.#reading);
+    addGauge(metrics, "marketd_replays_reading", "Replays that read the past now.", () => this.#admissions.size);
     const help = "Replays refused because too many read the past, by the reason of their error.";
-    const refused = () => refusals.map((reason) => [reason, this.#refused.get(reason) ?? 0] as const);
-    addCounter(metrics, "marketd_replays_refused_total", help, refused, { label: "reason" });
+    addCounter(metrics, "marketd_replays_refused_total", help, () => this.#refused, { label: "reason" });
   }
 
   /**
@@ -99,7 +104,7 @@ export class History {
 
   /** Opens a replay, or the live stream where its token is of that. @throws Failure as docs/api.md says */
   async replay(request: ReplayRequest, call: Call): Promise<Replay | Subscriber> {
-    const { live } = this.#options;
+    const { live, toFailure, heartbeatMs = liveLimits.heartbeatMs } = this.#options;
     const { marketIds, resume, until, speed } = request;
     // Up to a token's place another process may have seen markets that this one has not.
     if (resume !== undefined) await reach(live, resume, call.signal);
@@ -110,38 +115,21 @@ export class History {
       const { clientAddress, codec } = call;
       return live.observe(marketIds, { clientAddress, codec, kind: replayStream, entry });
     }
-    const release = this.#admit(quotaKey(call.clientAddress));
+    const admission = this.#admit(quotaKey(call.clientAddress));
+    const released = () => this.#admissions.delete(admission);
     try {
       const plan = await this.past.lease(call, (reader) => this.#plan(reader, request));
-      return this.#open(plan, call, release);
+      admission.replay = new Replay(plan, { past: this.past, call, heartbeatMs, released, toFailure });
+      return admission.replay;
     } catch (thrown) {
-      release();
+      released();
       throw thrown;
     }
   }
 
   /** Ends every replay that reads the past. */
   end(failure: Failure): void {
-    for (const replay of [...this.#replays]) replay.fail(failure);
-  }
-
-  #open(plan: ReplayPlan, call: Call, release: () => void): Replay {
-    const { toFailure, heartbeatMs = liveLimits.heartbeatMs } = this.#options;
-    const { messageBytesMax } = liveLimits;
-    const released = () => {
-      this.#replays.delete(replay);
-      release();
-    };
-    const replay: Replay = new Replay(plan, {
-      past: this.past,
-      call,
-      messageBytesMax,
-      heartbeatMs,
-      released,
-      toFailure,
-    });
-    this.#replays.add(replay);
-    return replay;
+    for (const { replay } of [...this.#admissions]) replay?.fail(failure);
   }
 
   async #plan(reader: Reader, request: ReplayRequest): Promise<ReplayPlan> {
@@ -169,30 +157,21 @@ export class History {
     };
   }
 
-  /** Counts a replay until the function that it returns is called. */
-  #admit(address: string): () => void {
-    const ofAddress = this.#byAddress.get(address) ?? 0;
-    if (this.#reading >= replaysMax) {
+  #admit(address: string): Admission {
+    if (this.#admissions.size >= replaysMax) {
       throw this.#refuse(
         unavailable("this server replays as much as it can; try again", "TOO_MANY_REPLAYS", replayRetryMs),
       );
     }
-    if (ofAddress >= replaysPerAddressMax) {
+    const ofAddress = [...this.#admissions].filter((admission) => admission.address === address);
+    if (ofAddress.length >= replaysPerAddressMax) {
       const message = `this client has ${replaysPerAddressMax} replays open, as many as one address may; close some`;
       const parts = { reason: "TOO_MANY_REPLAYS_OF_CLIENT", retryAfterMs: replayRetryMs };
       throw this.#refuse(new Failure("resource_exhausted", message, parts));
     }
-    this.#reading++;
-    this.#byAddress.set(address, ofAddress + 1);
-    let isOpen = true;
-    return () => {
-      if (!isOpen) return;
-      isOpen = false;
-      this.#reading--;
-      const left = (this.#byAddress.get(address) ?? 1) - 1;
-      if (left === 0) this.#byAddress.delete(address);
-      else this.#byAddress.set(address, left);
-    };
+    const admission = { address };
+    this.#admissions.add(admission);
+    return admission;
   }
 
   #refuse(failure: Failure): Failure {
@@ -202,11 +181,7 @@ export class History {
 }
 
 /** The block that a replay begins with. */
-async function startOf(
-  reader: Reader,
-  moment: Moment | undefined,
-  marketIds: readonly string[],
-): Promise<{ readonly block: PastBlock; readonly reach: StoreReach }> {
+async function startOf(reader: Reader, moment: Moment | undefined, marketIds: readonly string[]): Promise<FoundPlace> {
   if (moment !== undefined) {
     return findPlace(reader, moment, async (streamSequence) => {
       return streamSequence === 0n
@@ -216,9 +191,8 @@ async function startOf(
   }
   const [first] = inOrder(await readOldestBooks(reader, marketIds));
   if (first === undefined) throw notKept(undefined);
-  const { height, timeNs, streamSequence } = first;
-  const { reach: stored } = await readBlockAt(reader, { height });
-  return { block: { height, timeNs, streamSequence }, reach: stored };
+  const { reach: stored } = await readBlockAt(reader, { height: first.height });
+  return { block: first, reach: stored };
 }
 
 /** The moment of a token: of an end of the first block, whose height is repeated, that block. */
@@ -265,9 +239,10 @@ function inOrder<B extends PastBlock>(begins: readonly B[]): B[] {
 }
 
 /** The stream sequence number at which a replay ends, exclusive. */
-async function endOf(reader: Reader, until: Moment, { newest, historySequence }: StoreReach): Promise<bigint> {
-  requirePassed(until, { newest, historySequence }, 1n);
+async function endOf(reader: Reader, until: Moment, stored: StoreReach): Promise<bigint> {
+  requirePassed(until, stored, 1n);
   const end = await firstPlace(reader, until);
+  const { historySequence } = stored;
   if (end - 1n <= historySequence) return end;
   throw notKept((await readBlockAt(reader, { streamSequence: historySequence })).block);
 }

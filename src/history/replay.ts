@@ -4,6 +4,7 @@ import type { Failure } from "../domain/failure.js";
 import type { ResumeTokens } from "../domain/resume-token.js";
 import type { Call, ResponseStream } from "../domain/service.js";
 import { ReadyResponse } from "../encoding/message-response.js";
+import { liveLimits } from "../live/limits.js";
 import { chainChanged } from "../live/live.js";
 import type { LiveState } from "../live/live-state.js";
 import { packReplay, replayStream, type StreamResponse } from "../live/stream-kind.js";
@@ -61,9 +62,8 @@ export interface ReplayPlan {
 export interface ReplayOptions {
   readonly past: Past;
   readonly call: Call;
-  readonly messageBytesMax: number;
   readonly heartbeatMs: number;
-  /** Called once when it reads the past no more. */
+  /** Called when it reads the past no more, maybe several times. */
   readonly released: () => void;
   /** Converts an error to one that a client may see. */
   readonly toFailure: (thrown: unknown) => Failure;
@@ -309,7 +309,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   /** An empty message after a long silence. It names no block: the next one may be half read. */
   #beat(): void {
     if (this.#isOver || this.#ready.length > 0 || !this.#pace.isSilent) return;
-    this.#ready.push(...packReplay([], { statuses: [], caughtUp: false }, this.#options.messageBytesMax));
+    this.#ready.push(...packReplay([], { statuses: [], caughtUp: false }, liveLimits.messageBytesMax));
     this.#pace.sent();
     this.#notify();
   }
@@ -388,11 +388,11 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
    */
   #send(block: PastBlock | undefined): Promise<void> | undefined {
     if (this.#isOver) return undefined;
-    const { call, messageBytesMax } = this.#options;
+    const { call } = this.#options;
     const { updates, statuses } = this.#pending.take();
     const tokens = this.#pending.isKept ? this.#plan.tokens : this.#plan.wholeTokens;
     const place = block && { block, resumeToken: tokens.at("past", block.streamSequence) };
-    const responses = packReplay(updates, { statuses, caughtUp: false, ...place }, messageBytesMax);
+    const responses = packReplay(updates, { statuses, caughtUp: false, ...place }, liveLimits.messageBytesMax);
     const encoding = responses.flatMap((response) => response.prepare?.(call.codec ?? "json") ?? []);
     if (encoding.length === 0) {
       this.#push(responses);
