@@ -30,8 +30,8 @@ export function listMarketDepthChanges(options: { readonly live: Live; readonly 
       const edgeOf = (change: PastChange) => edge(marketId, change);
       return new MessageResponse(
         ListMarketDepthChangesResponseSchema,
-        { changes: connectionOf({ ...page, rows: page.changes }, pageRequest, edgeOf, cursorOf) },
-        { metadata: blockMetadata(page.newest) },
+        { changes: connectionOf(page, pageRequest, edgeOf, cursorOf) },
+        { metadata: blockMetadata(page.newestBlock) },
       );
     },
   );

@@ -1,8 +1,7 @@
-import type { PageRequest } from "../domain/page.js";
+import type { Page, PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import type { Levels } from "../domain/tracked-book.js";
 import type { Reader } from "../store/connection/lease.js";
-import type { BlockPlace } from "../store/connection/store-place.js";
 import {
   type Moment,
   type OldestBegin,
@@ -51,14 +50,6 @@ export interface PastChange {
   readonly previousSequenceNumber: bigint;
 }
 
-/** A page of changes, in the order of the list. */
-export interface ChangesPage {
-  readonly changes: readonly PastChange[];
-  readonly hasNext: boolean;
-  readonly hasPrevious: boolean;
-  readonly newest: BlockPlace | undefined;
-}
-
 /** The range of places whose changes are listed; undefined: everything that is kept. */
 export interface ChangesRange {
   /** Inclusive. */
@@ -90,7 +81,7 @@ export function readChanges(
   range: ChangesRange,
   page: PageRequest<bigint>,
   call: Call,
-): Promise<ChangesPage> {
+): Promise<Page<PastChange, bigint>> {
   return past.lease(call, async (reader) => {
     for (let attempt = 1; ; attempt++) {
       const read = await readPage(past, reader, marketId, range, page, call);
@@ -108,7 +99,7 @@ async function readPage(
   range: ChangesRange,
   request: PageRequest<bigint>,
   { signal }: Call,
-): Promise<{ readonly page: ChangesPage; readonly isTorn: boolean; readonly lowest: bigint }> {
+): Promise<{ readonly page: Page<PastChange, bigint>; readonly isTorn: boolean; readonly lowest: bigint }> {
   const { backwards, cursor, newestFirst, size } = request;
   const [oldest] = await readOldestBegins(reader, [marketId]);
   const { bounds, reach } = await boundsOf(reader, marketId, range, newestFirst);
@@ -123,12 +114,12 @@ async function readPage(
   const behind = cursor === undefined ? undefined : await scan.run(!ascending, cursor + (ascending ? 1n : -1n), 1);
   const isBehind = behind !== undefined && behind.changes.length > 0;
   const [hasNext, hasPrevious] = backwards ? [isBehind, found.isCut] : [found.isCut, isBehind];
-  const lowest = scan.lowest(ascending, cursor, found);
+  const { lowest } = found;
   // Afterwards, because the loader may drop segments at any time.
   const [kept] = await readOldestBegins(reader, [marketId]);
   const isTorn = kept !== undefined && kept.streamSequence >= lowest && kept.streamSequence !== oldest?.streamSequence;
-  const changes = backwards ? found.changes.reverse() : found.changes;
-  return { page: { changes, hasNext, hasPrevious, newest: reach.newest }, isTorn, lowest };
+  const rows = backwards ? found.changes.reverse() : found.changes;
+  return { page: { rows, hasNext, hasPrevious, newestBlock: reach.newest }, isTorn, lowest };
 }
 
 /**
@@ -241,35 +232,25 @@ class Scan {
     private readonly signal: AbortSignal,
   ) {}
 
-  /** At most `size` changes behind `cursor`, and whether there are more. */
+  /** At most `size` changes behind `cursor`, whether there are more, and the first place that this depends on. */
   async run(
     ascending: boolean,
     cursor: bigint | undefined,
     size: number,
-  ): Promise<{ readonly changes: PastChange[]; readonly isCut: boolean }> {
-    const { until } = this.bounds;
-    const low = this.#low(ascending, cursor);
+  ): Promise<{ readonly changes: PastChange[]; readonly isCut: boolean; readonly lowest: bigint }> {
+    const { from, until } = this.bounds;
+    const low = ascending && cursor !== undefined && cursor >= from ? cursor + 1n : from;
     const high = !ascending && cursor !== undefined && cursor < until ? cursor : until;
     const changes: PastChange[] = [];
-    let bytes = 0;
+    let [bytes, last] = [0, low];
     for await (const change of ascending ? this.#upwards(low, high) : this.#downwards(low, high)) {
       bytes += bytesMax(change);
       const isCut = changes.length >= size || (changes.length > 0 && bytes > changesPageBytesMax);
-      if (isCut) return { changes, isCut };
+      if (isCut) return { changes, isCut, lowest: ascending ? low : last };
       changes.push(change);
+      last = change.block.streamSequence;
     }
-    return { changes, isCut: false };
-  }
-
-  /** The first place that a run depends on. */
-  lowest(ascending: boolean, cursor: bigint | undefined, { changes, isCut }: Awaited<ReturnType<Scan["run"]>>): bigint {
-    const last = changes.at(-1);
-    return !ascending && isCut && last !== undefined ? last.block.streamSequence : this.#low(ascending, cursor);
-  }
-
-  #low(ascending: boolean, cursor: bigint | undefined): bigint {
-    const { from } = this.bounds;
-    return ascending && cursor !== undefined && cursor >= from ? cursor + 1n : from;
+    return { changes, isCut: false, lowest: low };
   }
 
   async *#upwards(low: bigint, high: bigint): AsyncGenerator<PastChange> {

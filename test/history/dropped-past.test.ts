@@ -49,7 +49,7 @@ const call = (): Call => ({
 /** The places of a page of changes. */
 async function page(request: Partial<PageRequest<bigint>>): Promise<bigint[]> {
   const whole = { newestFirst: false, size: 3, backwards: false, cursor: undefined, ...request };
-  const { changes } = await readChanges(history.past, "a", always, whole, call());
+  const { rows: changes } = await readChanges(history.past, "a", always, whole, call());
   return changes.map(({ block }) => block.streamSequence);
 }
 
@@ -182,7 +182,7 @@ test("a page on the other side of a gap is an error that names the cursor's own 
   const failure = await failureOf(page({ newestFirst: true, cursor }));
   expect(failure.reason).toBe("HISTORY_NOT_KEPT");
   expect(failure.reasonMetadata["nearest_stream_sequence"]).toBe(String(cursor));
-  const { changes } = await readChanges(
+  const { rows: changes } = await readChanges(
     history.past,
     "a",
     { from: undefined, until: { streamSequence: cursor } },
@@ -205,7 +205,7 @@ test("a list of the newest first ends before a part that is not kept, wherever i
   const listed = async (until: bigint) => {
     const range = { from: undefined, until: { streamSequence: until } };
     const order = { newestFirst: true, size: 3, backwards: false, cursor: undefined };
-    const { changes } = await readChanges(history.past, "a", range, order, call());
+    const { rows: changes } = await readChanges(history.past, "a", range, order, call());
     return changes.map(({ block }) => block.streamSequence);
   };
   const before = placesFrom(0n).filter((place) => place <= kept);
