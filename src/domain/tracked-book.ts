@@ -220,6 +220,7 @@ export class TrackedBook {
   }
 }
 
-function isGone({ volume, numberOfOrders }: DepthLevel): boolean {
+/** Whether a level vanished. */
+export function isGone({ volume, numberOfOrders }: DepthLevel): boolean {
   return volume === 0n && numberOfOrders === 0n;
 }

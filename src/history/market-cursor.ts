@@ -13,6 +13,7 @@ import {
 import { segmentStates } from "../store/history-table.js";
 import { numberOf, type Past, type PastReads, updatesOf } from "./past.js";
 import { foldTo } from "./past-book.js";
+import { everyState, withBooks } from "./place.js";
 
 /** What happened to a market's book in a block. */
 export interface PastEvent {
@@ -33,24 +34,17 @@ export interface PastEvent {
   readonly decimals: MarketDecimals | undefined;
 }
 
-const everyState = Object.values(segmentStates);
-
 /** How the cursors of a replay read. */
 export interface CursorReads extends PastReads {
   /** Cursors that may read ahead, beside those that do: so that a replay of many markets does not fill the queue. */
   aheadLeft: number;
 }
 
-/** A segment without what is in it. */
-type OpenSegment = Omit<StoredSegment, "keyframe" | "content" | "changes">;
-
 /**
  * Reads the events of one market in order: some while those before are taken, so that the database has time. It has to
  * be closed.
  */
 export class MarketCursor {
-  readonly #past: Past;
-  readonly #reads: CursorReads;
   #events: readonly PastEvent[] = [];
   #at = 0;
   /** The events behind those. */
@@ -58,8 +52,8 @@ export class MarketCursor {
   #closed = false;
   /** Everything up to here is read, also ahead. So is what follows. */
   #position: bigint;
-  /** The segment that holds the position. */
-  #segment: OpenSegment | undefined;
+  /** Of the segment that holds the position; undefined: there is none. */
+  #segment: Pick<StoredSegment, "nextState"> | undefined;
   #updates: Iterator<BookUpdate> | undefined;
   /** {@link #updates} are all up to here. */
   #updatesUpTo = 0n;
@@ -73,14 +67,12 @@ export class MarketCursor {
 
   /** `oldest`: where the market's past begins; undefined: it has none. */
   constructor(
-    past: Past,
-    reads: CursorReads,
+    private readonly past: Past,
+    private readonly reads: CursorReads,
     readonly marketId: string,
     position: bigint,
     private readonly oldest: OldestBegin | undefined,
   ) {
-    this.#past = past;
-    this.#reads = reads;
     this.#position = position;
     this.#begins = oldest?.streamSequence;
     past.held.cursors++;
@@ -109,7 +101,7 @@ export class MarketCursor {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#past.held.cursors--;
+    this.past.held.cursors--;
     this.#drop();
   }
 
@@ -127,8 +119,8 @@ export class MarketCursor {
     if (this.#heldBytes === 0) this.#drop();
     // It was dropped meanwhile.
     if (segment === undefined) return this.#stale(undefined, block);
-    if (isWithoutBook(segment)) return this.#stale(segment, block);
-    const { levels, sequenceNumber } = await foldTo(this.#past, this.#reads, segment, block);
+    if (!withBooks.includes(segment.state)) return this.#stale(segment, block);
+    const { levels, sequenceNumber } = await foldTo(this.past, this.reads, segment, block);
     const { buy, sell } = levels;
     const all = withBook ? ([...buy, ...sell] as ChangedLevel[]) : [];
     return { block, place: streamSequence, kind: "whole", levels: all, sequenceNumber, decimals: decimalsOf(segment) };
@@ -141,11 +133,11 @@ export class MarketCursor {
     this.#events = events;
     this.#at = 0;
     this.#ahead = undefined;
-    if (events.length === 0 || this.#closed || this.#reads.aheadLeft === 0) return;
-    this.#reads.aheadLeft--;
+    if (events.length === 0 || this.#closed || this.reads.aheadLeft === 0) return;
+    this.reads.aheadLeft--;
     const ahead = this.#next(upTo);
     const isRead = () => {
-      this.#reads.aheadLeft++;
+      this.reads.aheadLeft++;
     };
     // Who asks for it hears of an error.
     ahead.then(isRead, isRead);
@@ -158,7 +150,7 @@ export class MarketCursor {
     while (event === undefined && this.#position < upTo && !this.#closed) {
       if (this.#updates === undefined) event = await this.#open(upTo);
       const updates = this.#take();
-      if (updates.length > 0) return this.#toEvents(updates, await this.#past.timesOf(this.#reads.lease, updates));
+      if (updates.length > 0) return this.#toEvents(updates, await this.past.timesOf(this.reads.lease, updates));
       event ??= await this.#goOn(upTo);
     }
     return event === undefined ? [] : [event];
@@ -176,7 +168,7 @@ export class MarketCursor {
   /** What is behind the position is not kept any more, up to where the oldest segment begins. */
   async #lost(): Promise<PastEvent | undefined> {
     const [streamSequence, wasNotKept] = [this.#position, this.#isNotKept];
-    const { next, block } = await this.#reads.lease(async (reader) => ({
+    const { next, block } = await this.reads.lease(async (reader) => ({
       next: await readBegin(reader, this.marketId, { after: streamSequence }, everyState),
       block: (await readBlockAt(reader, { streamSequence })).block,
     }));
@@ -188,25 +180,23 @@ export class MarketCursor {
 
   async #read(request: Omit<SegmentRequest, "marketId" | "changesUpTo">, upTo: bigint) {
     const { marketId } = this;
-    const segment = await this.#reads.lease((reader) =>
+    const segment = await this.reads.lease((reader) =>
       readSegment(reader, { marketId, ...request, changesUpTo: upTo }),
     );
     this.#drop();
-    this.#segment = segment;
+    this.#segment = segment && { nextState: segment.nextState };
     if (segment === undefined) return undefined;
-    const { keyframe: _, content, changes, ...rest } = segment;
-    this.#segment = rest;
     this.#begins = segment.nextSequence;
     this.#updatesUpTo = upTo;
     this.#updates = updatesOf(segment, request.streamSequence, upTo);
-    this.#heldBytes = this.#closed ? 0 : this.#past.hold(content, changes);
+    this.#heldBytes = this.#closed ? 0 : this.past.hold(segment);
     return segment;
   }
 
   /** The updates that follow, as many as are decoded at once. */
   #take(): BookUpdate[] {
     const updates: BookUpdate[] = [];
-    for (let levels = 0; levels < this.#past.levelsAtOnce; levels += updates.at(-1)?.levels.length ?? 0) {
+    for (let levels = 0; levels < this.past.levelsAtOnce; levels += updates.at(-1)?.levels.length ?? 0) {
       const { done, value } = this.#updates?.next() ?? { done: true };
       if (done === true || value === undefined) break;
       updates.push(value);
@@ -241,22 +231,22 @@ export class MarketCursor {
     const segment = await this.#read({ streamSequence: begins, keyframe: !isContinued, changesAfter: begins }, upTo);
     if (segment === undefined) return this.#lost();
     this.#position = begins;
-    if (before !== undefined && segment.state === segmentStates.continued) return undefined;
+    if (isContinued) return undefined;
     const block = { height: segment.height, timeNs: segment.timeNs, streamSequence: begins };
-    return isWithoutBook(segment) ? this.#stale(segment, block) : this.#whole(segment, block);
+    return withBooks.includes(segment.state) ? this.#whole(segment, block) : this.#stale(segment, block);
   }
 
   /** Gives back what is read of the segment; it is opened again for what is behind the position. */
   #drop(): void {
     this.#updates = undefined;
-    this.#past.held.bytes -= this.#heldBytes;
+    this.past.held.bytes -= this.#heldBytes;
     this.#heldBytes = 0;
   }
 
   async #whole({ keyframe, ...segment }: StoredSegment, block: PastBlock): Promise<PastEvent> {
     this.isStale = false;
     this.#isNotKept = false;
-    const levels = keyframe === undefined ? [] : await this.#past.inTurns(keyframeSteps(keyframe), this.#reads.signal);
+    const levels = keyframe === undefined ? [] : await this.past.inTurns(keyframeSteps(keyframe), this.reads.signal);
     const { publishedSequenceNumber: sequenceNumber } = segment;
     const place = block.streamSequence;
     const isAnew = segment.state === segmentStates.whole;
@@ -273,10 +263,6 @@ export class MarketCursor {
     const decimals = decimalsOf(segment ?? {});
     return { block: last, place, kind: "stale", levels: [], sequenceNumber: 0n, isNotKept, decimals };
   }
-}
-
-function isWithoutBook({ state }: StoredSegment): boolean {
-  return state === segmentStates.stale || state === segmentStates.notKept;
 }
 
 function decimalsOf({ priceDecimals = 0n, sizeDecimals = 0n }: Partial<StoredSegment>): MarketDecimals {

@@ -9,7 +9,7 @@ import type { DepthLevel } from "../domain/depth-book.js";
 import type { ChangedLevel } from "../domain/order-book.js";
 import { type BookSide, bestFirst, PriceLadder, sides } from "../domain/price-ladder.js";
 import type { Call } from "../domain/service.js";
-import type { Levels } from "../domain/tracked-book.js";
+import { isGone, type Levels } from "../domain/tracked-book.js";
 import type { Live } from "../live/live.js";
 import type { Reader } from "../store/connection/lease.js";
 import type { StorePlace } from "../store/connection/store-place.js";
@@ -48,7 +48,8 @@ export interface PastReads {
 export class Past {
   /** The markets that replays read, and the bytes of their segments that they hold. */
   readonly held = { cursors: 0, bytes: 0 };
-  readonly #turns = new Turns();
+  /** When to compute, for a while: {@link pieceMs}. */
+  readonly turns = new Turns();
   readonly #times = new Map<bigint, bigint>();
   #timesOf = "";
 
@@ -69,28 +70,23 @@ export class Past {
   }
 
   /** Counts what a segment holds. 0: it is too much, and must not be held. */
-  hold(content: Uint8Array, changes: StoredSegment["changes"]): number {
+  hold({ content, changes }: StoredSegment): number {
     const bytes = changes.reduce((sum, { body }) => sum + body.length + changeRowBytes, content.length);
     if (this.held.bytes + bytes > this.limits.heldBytesMax) return 0;
     this.held.bytes += bytes;
     return bytes;
   }
 
-  /** Resolves when it is the caller's turn to compute for a while: {@link pieceMs}. */
-  turn(): Promise<void> {
-    return this.#turns.next();
-  }
-
   /** Runs work to its end, in turns of the event loop. @throws the reason why the call is over */
   async inTurns<T>(work: Generator<void, T>, signal: AbortSignal | undefined): Promise<T> {
-    await this.turn();
-    for (let until = performance.now() + pieceMs; ; ) {
-      const { done, value } = work.next();
-      if (done) return value;
-      if (performance.now() < until) continue;
-      await this.turn();
+    for (;;) {
+      await this.turns.next();
       signal?.throwIfAborted();
-      until = performance.now() + pieceMs;
+      const until = performance.now() + pieceMs;
+      do {
+        const { done, value } = work.next();
+        if (done) return value;
+      } while (performance.now() < until);
     }
   }
 
@@ -113,18 +109,16 @@ export class Past {
 
 /** The changes of a segment behind `after` and up to `upTo`, in order. */
 export function* updatesOf(segment: StoredSegment, after: bigint, upTo: bigint): Generator<BookUpdate> {
-  for (const update of segment.isSealed ? decodeSealed(segment) : decodeEach(segment)) {
+  for (const update of decoded(segment)) {
     if (update.streamSequence > upTo) return;
     if (update.streamSequence > after) yield update;
   }
 }
 
-function decodeSealed(segment: StoredSegment): Iterable<BookUpdate> {
-  return segment.content.length === 0 ? [] : decodeSegment(segment, segment.content);
-}
-
-function* decodeEach({ changes }: StoredSegment): Generator<BookUpdate> {
-  for (const { streamSequence, body } of changes) yield decodeUpdate(streamSequence, body);
+/** A sealed segment has content, an unsealed one changes. */
+function* decoded(segment: StoredSegment): Generator<BookUpdate> {
+  yield* decodeSegment(segment, segment.content);
+  for (const { streamSequence, body } of segment.changes) yield decodeUpdate(streamSequence, body);
 }
 
 /** The number that an update was published with. */
@@ -169,10 +163,6 @@ function* merged(
   const ladder = new PriceLadder<DepthLevel>(side);
   ladder.adopt({ levels: first });
   return (yield* ladder.merge(changes, isLeftOut)).levels;
-}
-
-function isGone({ volume, numberOfOrders }: DepthLevel): boolean {
-  return volume === 0n && numberOfOrders === 0n;
 }
 
 /** Levels in the order in which they are stored, by side. */

@@ -1,4 +1,4 @@
-import { Failure } from "../domain/failure.js";
+import { Failure, type FailureCode } from "../domain/failure.js";
 import { isoInstant } from "../domain/instant.js";
 import type { Reader } from "../store/connection/lease.js";
 import {
@@ -17,7 +17,7 @@ import { segmentStates } from "../store/history-table.js";
 /** States of segments that hold books. */
 export const withBooks: readonly number[] = [segmentStates.continued, segmentStates.whole];
 
-const everyState = Object.values(segmentStates);
+export const everyState = Object.values(segmentStates);
 
 /** The states that nothing bridges. */
 export const withoutBooks = [segmentStates.stale, segmentStates.notKept];
@@ -118,8 +118,8 @@ async function withBook(
 }
 
 function wasStale(marketId: string, nearest: PastBlock | undefined): Failure {
-  const message = `market ${marketId} was stale then: updates of its venue were wrong or missing; ask for another time${nameNearest(nearest)}`;
-  return new Failure("failed_precondition", message, parts("MARKET_WAS_STALE", nearest));
+  const message = `market ${marketId} was stale then: updates of its venue were wrong or missing; ask for another time`;
+  return misplaced("failed_precondition", "MARKET_WAS_STALE", message, nearest);
 }
 
 /** Whether a market has a book at a place. */
@@ -169,27 +169,29 @@ async function beforeOldest(reader: Reader, marketId: string, findNearest: FindN
 
 /** FAILED_PRECONDITION for a time of which no books are kept, or something else that a response needs. */
 export function notKept(nearest: PastBlock | undefined, what = "books of that time are not kept"): Failure {
-  const message = `${what}${nameNearest(nearest)}`;
-  return new Failure("failed_precondition", message, parts("HISTORY_NOT_KEPT", nearest));
+  return misplaced("failed_precondition", "HISTORY_NOT_KEPT", what, nearest);
 }
 
 function notYet(newest: PastBlock | undefined): Failure {
-  const message = `that is beyond the newest block${nameNearest(newest)}; ask later, or follow a stream`;
-  return new Failure("out_of_range", message, parts("HISTORY_NOT_YET", newest));
+  const message = "that is beyond the newest block";
+  return misplaced("out_of_range", "HISTORY_NOT_YET", message, newest, "; ask later, or follow a stream");
 }
 
-function nameNearest(nearest: PastBlock | undefined): string {
-  if (nearest === undefined) return "";
-  return `; the nearest that can be answered is block ${nearest.height}, of ${isoInstant(nearest.timeNs)}`;
-}
-
-function parts(reason: string, nearest: PastBlock | undefined) {
-  if (nearest === undefined) return { reason };
+/** An error that names the nearest block that can be answered, in its message and for programs. */
+function misplaced(
+  code: FailureCode,
+  reason: string,
+  what: string,
+  nearest: PastBlock | undefined,
+  advice = "",
+): Failure {
+  if (nearest === undefined) return new Failure(code, `${what}${advice}`, { reason });
   const { height, timeNs, streamSequence } = nearest;
+  const near = `; the nearest that can be answered is block ${height}, of ${isoInstant(timeNs)}`;
   const reasonMetadata = {
     nearest_height: String(height),
     nearest_timestamp: String(timeNs),
     nearest_stream_sequence: String(streamSequence),
   };
-  return { reason, reasonMetadata };
+  return new Failure(code, `${what}${near}${advice}`, { reason, reasonMetadata });
 }

@@ -3,6 +3,7 @@ import { readBeginsAfter, readSegment } from "../store/history-reads.js";
 import { segmentStates } from "../store/history-table.js";
 import type { Past, PastReads } from "./past.js";
 import { foldTo } from "./past-book.js";
+import { withBooks } from "./place.js";
 import type { PublishedAt } from "./resume.js";
 
 /** How long the numbers at a place are remembered: readers of a process that ended come back together. */
@@ -16,42 +17,32 @@ export const numbersReadMsMax = 10_000;
 
 /** Reads the numbers that markets had published at a place from their past, for readers that resume there. */
 export class PublishedNumbers {
-  readonly #past: Past;
   readonly #known = new Map<string, ReturnType<PublishedAt>>();
 
   constructor(
-    past: Past,
+    private readonly past: Past,
     private readonly readMsMax = numbersReadMsMax,
-  ) {
-    this.#past = past;
-  }
+  ) {}
 
   /** For readers of one selection, which `key` names. */
   of(key: string): PublishedAt {
     return (streamSequence, all, changed) => {
       const place = `${key} ${streamSequence}`;
-      return this.#known.get(place) ?? this.#read(place, streamSequence, all, changed);
+      const known = this.#known.get(place);
+      if (known !== undefined) return known;
+      const asOf = this.past.live.state().progress.streamSequence;
+      const reading = this.past
+        // Not for the call that asks first: others wait too, and it may be aborted.
+        .lease(undefined, (reader) => this.#numbers(reader, streamSequence, all, changed))
+        .then((numbers) => ({ numbers, asOf }));
+      if (this.#known.size >= numbersPlacesMax) this.#known.clear();
+      this.#known.set(place, reading);
+      const forget = () => {
+        if (this.#known.get(place) === reading) this.#known.delete(place);
+      };
+      reading.then(() => setTimeout(forget, numbersKeptMs).unref(), forget);
+      return reading;
     };
-  }
-
-  #read(
-    place: string,
-    streamSequence: bigint,
-    all: readonly string[],
-    changed: readonly string[],
-  ): ReturnType<PublishedAt> {
-    const asOf = this.#past.live.state().progress.streamSequence;
-    const reading = this.#past
-      // Not for the call that asks first: others wait too, and it may be aborted.
-      .lease(undefined, (reader) => this.#numbers(reader, streamSequence, all, changed))
-      .then((numbers) => ({ numbers, asOf }));
-    if (this.#known.size >= numbersPlacesMax) this.#known.clear();
-    this.#known.set(place, reading);
-    const forget = () => {
-      if (this.#known.get(place) === reading) this.#known.delete(place);
-    };
-    reading.then(() => setTimeout(forget, numbersKeptMs).unref(), forget);
-    return reading;
   }
 
   async #numbers(
@@ -81,8 +72,8 @@ export class PublishedNumbers {
   async #numberOf(reader: Reader, marketId: string, streamSequence: bigint): Promise<bigint | undefined> {
     const request = { marketId, streamSequence, keyframe: false, changesAfter: 0n, changesUpTo: streamSequence };
     const segment = await readSegment(reader, request);
-    if (segment === undefined || segment.state >= segmentStates.stale) return undefined;
+    if (segment === undefined || !withBooks.includes(segment.state)) return undefined;
     const reads: PastReads = { lease: (use) => use(reader), signal: undefined };
-    return (await foldTo(this.#past, reads, segment, { streamSequence })).sequenceNumber;
+    return (await foldTo(this.past, reads, segment, { streamSequence })).sequenceNumber;
   }
 }

@@ -89,8 +89,6 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   #block: PastBlock;
   /** Everything up to here is read. */
   #upTo: bigint;
-  /** Up to where it was looked for markets whose past begins. */
-  #soughtUpTo: bigint | undefined;
   /** The newest block when it was last asked how far the past is written, which reads depend on. */
   #newestSequence: bigint;
   /** Whether it was written up to that block. */
@@ -282,8 +280,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const { marketIds } = this.#plan;
     const all = marketIds.length === 0 ? this.#newest().announced.map(({ id }) => id) : marketIds;
     const missing = all.filter((id) => !this.#cursors.has(id));
-    if (missing.length === 0 || this.#soughtUpTo === upTo) return;
-    this.#soughtUpTo = upTo;
+    if (missing.length === 0 || this.#upTo === upTo) return;
     const begins = await this.#patiently(this.#lease((reader) => readOldestBegins(reader, missing)));
     for (const begin of begins) this.#addCursor(begin.marketId, this.#upTo, begin);
   }
@@ -360,7 +357,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     }
     if (performance.now() < this.#sliceEnd) return;
     this.#flush();
-    await this.#options.past.turn();
+    await this.#options.past.turns.next();
     this.#sliceEnd = performance.now() + pieceMs;
   }
 
