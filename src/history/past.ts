@@ -11,6 +11,7 @@ import { type BookSide, bestFirst, PriceLadder, sides } from "../domain/price-la
 import type { Call } from "../domain/service.js";
 import { isGone, type Levels } from "../domain/tracked-book.js";
 import type { Live } from "../live/live.js";
+import { abortFailure } from "../store/connection/fair-queue.js";
 import type { Reader } from "../store/connection/lease.js";
 import type { StorePlace } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
@@ -77,11 +78,11 @@ export class Past {
     return bytes;
   }
 
-  /** Runs work to its end, in turns of the event loop. @throws the reason why the call is over */
+  /** Runs work to its end, in turns of the event loop. @throws Failure, the reason why the call is over */
   async inTurns<T>(work: Generator<void, T>, signal: AbortSignal | undefined): Promise<T> {
     for (;;) {
       await this.turns.next();
-      signal?.throwIfAborted();
+      if (signal?.aborted === true) throw abortFailure(signal);
       const until = performance.now() + pieceMs;
       do {
         const { done, value } = work.next();

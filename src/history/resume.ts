@@ -24,7 +24,7 @@ export type PublishedAt = (
 
 /**
  * Waits until this process has the block of a token.
- * @throws Failure `unavailable`, `failed_precondition` if the store is replaced, or the signal's reason
+ * @throws Failure `unavailable`, `failed_precondition` if the store is replaced, or an AbortError
  */
 export async function reach(live: Live, place: ResumePlace, signal: AbortSignal): Promise<LiveState> {
   const { streamSequence } = place;

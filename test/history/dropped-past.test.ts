@@ -243,6 +243,14 @@ test("a market whose segment was dropped since a replay was planned is not kept 
   expect(events[0]?.place).toBe(kept);
 });
 
+test("what is computed for a call that is over ends with a failure, whatever its server aborted it with", async () => {
+  const work = (function* (): Generator<void, void> {
+    for (;;) yield;
+  })();
+  const signal = AbortSignal.abort(new Error("the client of another server left"));
+  expect((await failureOf(history.past.inTurns(work, signal))).code).toBe("cancelled");
+});
+
 function delayed(request: object): Promise<ResponseStream> {
   const method = api.find(({ desc }) => desc.name === "ReplayMarketsDepth");
   if (method?.kind !== "server_streaming") throw new Error("no replays are served");
