@@ -118,7 +118,7 @@ export class History {
     const admission = this.#admit(quotaKey(call.clientAddress));
     const released = () => this.#admissions.delete(admission);
     try {
-      const plan = await this.past.lease(call, (reader) => this.#plan(reader, request));
+      const plan = await this.past.lease(call, (reader) => this.#plan(reader, request, becomesLive));
       admission.replay = new Replay(plan, { past: this.past, call, heartbeatMs, released, toFailure });
       return admission.replay;
     } catch (thrown) {
@@ -132,7 +132,7 @@ export class History {
     for (const { replay } of [...this.#admissions]) replay?.fail(failure);
   }
 
-  async #plan(reader: Reader, request: ReplayRequest): Promise<ReplayPlan> {
+  async #plan(reader: Reader, request: ReplayRequest, becomesLive: boolean): Promise<ReplayPlan> {
     const { marketIds, resume, until, speed, everyUpdate } = request;
     const oldest = await readOldestBegins(reader, marketIds);
     const moment = resume === undefined ? request.from : await momentOf(reader, resume);
@@ -149,6 +149,7 @@ export class History {
       from,
       withBooks: resume === undefined || !resume.selection.equals(selection),
       until: until === undefined ? undefined : await endOf(reader, until, stored),
+      becomesLive,
       speed,
       everyUpdate,
       storeId: stored.newest?.storeId ?? "",

@@ -46,8 +46,10 @@ export interface ReplayPlan {
   readonly from: PastBlock;
   /** False: the reader has the books as of `from`. */
   readonly withBooks: boolean;
-  /** A stream sequence number, exclusive; undefined: the replay becomes live. */
+  /** A stream sequence number, exclusive; undefined: the replay does not end. */
   readonly until: bigint | undefined;
+  /** It does not end, and is fast enough to come to the newest block. */
+  readonly becomesLive: boolean;
   /** Seconds of the past in a second; undefined: as fast as the reader takes. */
   readonly speed: number | undefined;
   /** A message for each block, however slow the reader is. */
@@ -187,7 +189,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   }
 
   async #replay(): Promise<void> {
-    const { from, until, speed } = this.#plan;
+    const { from, until, becomesLive } = this.#plan;
     let upTo = await this.#reached();
     // Also where the end is before the oldest books that are kept.
     const isEmpty = until !== undefined && from.streamSequence >= until;
@@ -197,12 +199,12 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
       await this.#advance(upTo);
       if (this.#isOver) return;
       if (until !== undefined && upTo === until - 1n) return this.#end();
-      if (until === undefined && (speed === undefined || speed > 1) && this.#join()) return;
+      if (becomesLive && this.#join()) return;
       const hasMore = () => this.#newest().progress.streamSequence > this.#newestSequence;
       if (!this.#isWritten) await this.#idle(unwrittenPauseMs);
       else if (!hasMore()) await this.#idle(newBlockPauseMs);
       // One that becomes live tries again.
-      while (speed !== undefined && speed <= 1 && this.#isWritten && !this.#isOver && !hasMore()) {
+      while (!becomesLive && this.#isWritten && !this.#isOver && !hasMore()) {
         await this.#idle(newBlockPauseMs);
       }
     }
