@@ -109,12 +109,13 @@ export class MessageResponse<S extends DescMessage> extends CachedResponse<S> {
  */
 export class ReadyResponse<S extends DescMessage> extends CachedResponse<S> {
   readonly #codec: Codec;
-  readonly #bytes: Uint8Array;
+  /** In the codec. */
+  readonly bytes: Uint8Array;
 
   constructor(response: EncodedResponse<S>, codec: Codec) {
     super(response.schema, response.version, response.eventId);
     this.#codec = codec;
-    this.#bytes = codec === "json" ? response.json() : response.binary();
+    this.bytes = codec === "json" ? response.json() : response.binary();
   }
 
   override message(): MessageShape<S> {
@@ -127,14 +128,14 @@ export class ReadyResponse<S extends DescMessage> extends CachedResponse<S> {
   }
 
   override json(): Uint8Array {
-    return this.#codec === "json" ? this.#bytes : super.json();
+    return this.#codec === "json" ? this.bytes : super.json();
   }
 
   override jsonText(): string {
-    return this.#codec === "json" ? Buffer.from(this.#bytes).toString() : encodeJson(this.schema, this.message());
+    return this.#codec === "json" ? Buffer.from(this.bytes).toString() : encodeJson(this.schema, this.message());
   }
 
   protected override encodeBinary(): Uint8Array {
-    return this.#codec === "json" ? encodeBinary(this.schema, this.message()) : this.#bytes;
+    return this.#codec === "json" ? encodeBinary(this.schema, this.message()) : this.bytes;
   }
 }

@@ -6,8 +6,6 @@ import {
   type DescFile,
   type DescMessage,
   type DescService,
-  fromBinary,
-  type Message,
   type MessageInitShape,
   type Registry,
   toBinary,
@@ -16,17 +14,16 @@ import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import {
   ServerReflection,
   type ServerReflectionRequest,
-  ServerReflectionRequestSchema,
-  ServerReflectionResponseSchema,
+  type ServerReflectionRequestSchema,
+  type ServerReflectionResponseSchema,
 } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { ServerReflection as AlphaServerReflection } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
 import { quotaKey } from "../../domain/client-address.js";
-import type { EncodedResponse } from "../../domain/encoded-response.js";
 import { type Failure, repeated } from "../../domain/failure.js";
 import type { HeldBytes } from "../../domain/held-bytes.js";
 import { type Api, bidiStreaming, type RequestStream, type ResponseStream } from "../../domain/service.js";
-import { anyRegistry, encodeJson } from "../../encoding/json-encoder.js";
-import { CachedResponse } from "../../encoding/message-response.js";
+import { anyRegistry } from "../../encoding/json-encoder.js";
+import { MessageResponse, ReadyResponse } from "../../encoding/message-response.js";
 import { countUnread } from "../connections/unread-responses.js";
 
 const invalidArgumentCode = 3;
@@ -45,29 +42,33 @@ export const unreadBytesMax = 134_217_728;
  */
 export function reflectionMethods(services: readonly DescService[]): Api {
   const files = [...anyRegistry].map((type) => type.file);
-  const replies = new Replies(new DescriptorIndex([...services, ServerReflection, AlphaServerReflection], files));
+  const index = new DescriptorIndex([...services, ServerReflection, AlphaServerReflection], files);
   const unread = countUnread(unreadBytesPerClientMax, unreadBytesMax);
-  // v1alpha has the same fields in another package, so its bytes are the same.
-  return [ServerReflection, AlphaServerReflection].map(({ method: { serverReflectionInfo: desc } }) =>
-    bidiStreaming<DescMessage, DescMessage>(desc, (requests, { clientAddress }) => {
-      const respond = (request: Message): ReflectionResponse => {
-        const asV1 = fromBinary(ServerReflectionRequestSchema, toBinary<DescMessage>(desc.input, request));
-        return new ReflectionResponse(desc.output, asV1, replies.to(asV1.messageRequest));
+  // v1alpha has the same fields in another package.
+  const versions = [ServerReflection, AlphaServerReflection as unknown as typeof ServerReflection];
+  return versions.map(({ method: { serverReflectionInfo: desc } }) =>
+    bidiStreaming(desc, (requests, { clientAddress, codec = "json" }) => {
+      const respond = (originalRequest: ServerReflectionRequest): ReflectionResponse => {
+        const messageResponse = replyTo(originalRequest.messageRequest, index);
+        const message = create(desc.output, { validHost: originalRequest.host, originalRequest, messageResponse });
+        return new ReadyResponse(new MessageResponse(desc.output, message), codec);
       };
       return new ReflectionStream(requests, respond, unread, quotaKey(clientAddress));
     }),
   );
 }
 
+type ReflectionResponse = ReadyResponse<typeof ServerReflectionResponseSchema>;
+
 /** One response for each request, made when the one before has been taken. */
-class ReflectionStream implements ResponseStream {
+class ReflectionStream implements ResponseStream<typeof ServerReflectionResponseSchema> {
   readonly headers: ReadonlyMap<string, string> = new Map();
   readonly trailers: ReadonlyMap<string, string> = new Map();
   #unreadBytes = 0;
 
   constructor(
-    private readonly requests: RequestStream,
-    private readonly respond: (request: Message) => ReflectionResponse,
+    private readonly requests: RequestStream<typeof ServerReflectionRequestSchema>,
+    private readonly respond: (request: ServerReflectionRequest) => ReflectionResponse,
     private readonly unread: HeldBytes,
     private readonly client: string,
   ) {}
@@ -80,13 +81,13 @@ class ReflectionStream implements ResponseStream {
     return this.requests.failure;
   }
 
-  take(): readonly EncodedResponse[] {
+  take(): readonly ReflectionResponse[] {
     this.#release();
     const request = this.requests.take();
     if (request === undefined) return [];
     const response = this.respond(request);
-    this.unread.add(this.client, response.bytes);
-    this.#unreadBytes = response.bytes;
+    this.unread.add(this.client, response.bytes.length);
+    this.#unreadBytes = response.bytes.length;
     return [response];
   }
 
@@ -105,97 +106,42 @@ class ReflectionStream implements ResponseStream {
   }
 }
 
-/** A question's own fields, and the encoded reply. */
-class ReflectionResponse extends CachedResponse<DescMessage> {
-  readonly #own: Uint8Array;
-  readonly #reply: Uint8Array;
+type Reply = NonNullable<MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"]>;
 
-  constructor(schema: DescMessage, request: ServerReflectionRequest, reply: Uint8Array) {
-    super(schema);
-    this.#own = encodeV1({ validHost: request.host, originalRequest: request });
-    this.#reply = reply;
-  }
-
-  get bytes(): number {
-    return this.#own.length + this.#reply.length;
-  }
-
-  override binaryBehind(headBytes: number): Buffer {
-    return Buffer.concat([Buffer.alloc(headBytes), this.#own, this.#reply]);
-  }
-
-  override jsonText(): string {
-    return encodeJson(this.schema, this.message());
-  }
-
-  /** The fields of a message may be encoded apart. */
-  protected override encodeBinary(): Uint8Array {
-    return this.binaryBehind(0);
-  }
-}
-
-function encodeV1(fields: MessageInitShape<typeof ServerReflectionResponseSchema>): Uint8Array {
-  return toBinary(ServerReflectionResponseSchema, create(ServerReflectionResponseSchema, fields));
-}
-
-type ReplyFields = NonNullable<MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"]>;
-
-/** Encoded replies, without what they repeat of their question. Those with files are made once. */
-class Replies {
-  readonly #byFile = new Map<DescFile, Uint8Array>();
-
-  constructor(private readonly index: DescriptorIndex) {}
-
-  to(question: ServerReflectionRequest["messageRequest"]): Uint8Array {
-    const index = this.index;
-    switch (question.case) {
-      case "fileByFilename":
-        return this.#files(index.file(question.value), `file "${repeated(question.value)}"`);
-      case "fileContainingSymbol":
-        return this.#files(index.declaring(question.value), `symbol "${repeated(question.value)}"`);
-      case "fileContainingExtension": {
-        const { containingType, extensionNumber } = question.value;
-        const file = index.extending(containingType, extensionNumber);
-        return this.#files(file, `extension ${extensionNumber} of "${repeated(containingType)}"`);
-      }
-      case "allExtensionNumbersOfType": {
-        const baseTypeName = question.value;
-        const extensionNumber = index.extensionNumbers(baseTypeName);
-        if (extensionNumber === undefined) return notKnown(`message "${repeated(baseTypeName)}"`);
-        return encodeReply({ case: "allExtensionNumbersResponse", value: { baseTypeName, extensionNumber } });
-      }
-      case "listServices":
-        return encodeReply({
-          case: "listServicesResponse",
-          value: { service: index.services.map((name) => ({ name })) },
-        });
-      default:
-        return error(invalidArgumentCode, "the request is empty; set one of its message_request fields");
-    }
-  }
-
-  #files(file: DescFile | undefined, what: string): Uint8Array {
+function replyTo(question: ServerReflectionRequest["messageRequest"], index: DescriptorIndex): Reply {
+  const files = (file: DescFile | undefined, what: string): Reply => {
     if (file === undefined) return notKnown(what);
-    let reply = this.#byFile.get(file);
-    if (reply === undefined) {
-      const fileDescriptorProto = this.index.closure(file);
-      reply = encodeReply({ case: "fileDescriptorResponse", value: { fileDescriptorProto } });
-      this.#byFile.set(file, reply);
+    return { case: "fileDescriptorResponse", value: { fileDescriptorProto: index.closure(file) } };
+  };
+  switch (question.case) {
+    case "fileByFilename":
+      return files(index.file(question.value), `file "${repeated(question.value)}"`);
+    case "fileContainingSymbol":
+      return files(index.declaring(question.value), `symbol "${repeated(question.value)}"`);
+    case "fileContainingExtension": {
+      const { containingType, extensionNumber } = question.value;
+      const file = index.extending(containingType, extensionNumber);
+      return files(file, `extension ${extensionNumber} of "${repeated(containingType)}"`);
     }
-    return reply;
+    case "allExtensionNumbersOfType": {
+      const baseTypeName = question.value;
+      const extensionNumber = index.extensionNumbers(baseTypeName);
+      if (extensionNumber === undefined) return notKnown(`message "${repeated(baseTypeName)}"`);
+      return { case: "allExtensionNumbersResponse", value: { baseTypeName, extensionNumber } };
+    }
+    case "listServices":
+      return { case: "listServicesResponse", value: { service: index.services.map((name) => ({ name })) } };
+    default:
+      return error(invalidArgumentCode, "the request is empty; set one of its message_request fields");
   }
 }
 
-function notKnown(what: string): Uint8Array {
+function notKnown(what: string): Reply {
   return error(notFoundCode, `${what} is not known here`);
 }
 
-function error(errorCode: number, errorMessage: string): Uint8Array {
-  return encodeReply({ case: "errorResponse", value: { errorCode, errorMessage } });
-}
-
-function encodeReply(messageResponse: ReplyFields): Uint8Array {
-  return encodeV1({ messageResponse });
+function error(errorCode: number, errorMessage: string): Reply {
+  return { case: "errorResponse", value: { errorCode, errorMessage } };
 }
 
 /** The declarations that a set of services needs. */
@@ -206,6 +152,7 @@ class DescriptorIndex {
   readonly #types: Registry;
   /** The files of fields, enum values and methods, by full name. */
   readonly #members = new Map<string, DescFile>();
+  readonly #closures = new Map<DescFile, Uint8Array[]>();
 
   /** `others` are files that no service imports but clients look up: those of error details. */
   constructor(services: readonly DescService[], others: readonly DescFile[] = []) {
@@ -241,8 +188,10 @@ class DescriptorIndex {
     return ofMessage.map(({ number }) => number).sort((a, b) => a - b);
   }
 
-  /** A file and its dependencies as FileDescriptorProto bytes, each before the files that it imports. */
+  /** A file and its dependencies as FileDescriptorProto bytes, each before the files that it imports. Made once. */
   closure(file: DescFile): Uint8Array[] {
+    const known = this.#closures.get(file);
+    if (known !== undefined) return known;
     const importsFirst = new Set<DescFile>();
     const visit = (each: DescFile): void => {
       if (importsFirst.has(each)) return;
@@ -250,7 +199,9 @@ class DescriptorIndex {
       importsFirst.add(each);
     };
     visit(file);
-    return [...importsFirst].reverse().map((each) => toBinary(FileDescriptorProtoSchema, each.proto));
+    const closure = [...importsFirst].reverse().map((each) => toBinary(FileDescriptorProtoSchema, each.proto));
+    this.#closures.set(file, closure);
+    return closure;
   }
 
   #add(file: DescFile): void {
