@@ -3,7 +3,7 @@ import { Failure } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
 import { type ContentCoding, codingOfBody } from "./call/content-coding.js";
 import { type BodyEncoding, messageBodies } from "./call/framing.js";
-import type { CallWire } from "./call/server-call.js";
+import type { UnaryWire } from "./call/server-call.js";
 import { type HeaderFields, noneMatch } from "./common-headers.js";
 import type { Exchange } from "./connections/exchange.js";
 import type { CallError } from "./errors.js";
@@ -23,7 +23,7 @@ export interface WholeResponseFormat {
 }
 
 /** The response to a unary call of which the body is the message itself, in a content coding and with an ETag. */
-export class WholeResponse implements CallWire {
+export class WholeResponse implements UnaryWire {
   constructor(
     protected readonly exchange: Exchange,
     protected readonly format: WholeResponseFormat,
@@ -35,19 +35,7 @@ export class WholeResponse implements CallWire {
     return this.format.codec;
   }
 
-  /** A unary response has no stream of messages; this and the next two are never used. */
-  get encoding(): never {
-    throw new TypeError("a unary response has no stream of messages");
-  }
-
-  start(): void {}
-
-  write(): boolean {
-    return true;
-  }
-
-  /** Sends an error as the whole response. */
-  finish(error: CallError | undefined): void {
+  finish(error: CallError): void {
     if (error instanceof Failure) this.exchange.sendError(error);
   }
 
@@ -70,10 +58,6 @@ export class WholeResponse implements CallWire {
     if (bytes instanceof Promise) return bytes.then((ready) => () => this.#send(response, ready, coding));
     this.#send(response, bytes, coding);
     return undefined;
-  }
-
-  breakOff(error: CallError): void {
-    this.exchange.breakOff(error);
   }
 
   /** Sends a 304 if the client's copy is current. */

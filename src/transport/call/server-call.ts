@@ -29,17 +29,25 @@ import {
 } from "./event-loop.js";
 import { type ArrivedMessage, messageOf, type RequestReader, type RequestReading, requestReader } from "./framing.js";
 
-/** The response to one call in one protocol. */
-export interface CallWire {
-  /** The form of its messages. */
+/** The response to one unary call in one protocol. */
+export interface UnaryWire {
+  /** The form of the message. */
   readonly codec: Codec;
-  /** The encoding of a stream's messages. Read once the stream is open. */
-  readonly encoding: Encoding;
   /**
-   * Sends the whole response to a unary call: at once, or by calling the function of the promise.
+   * Sends the whole response: at once, or by calling the function of the promise.
    * @throws Failure before anything was sent; so does that function
    */
   respond(response: EncodedResponse): undefined | Promise<() => void>;
+  /** Sends an error as the whole response. */
+  finish(error: CallError, trailers: ReadonlyMap<string, string>): void;
+}
+
+/** The stream of responses to one call in one protocol. */
+export interface StreamWire {
+  /** The form of its messages. */
+  readonly codec: Codec;
+  /** The encoding of its messages. Read once the stream is open. */
+  readonly encoding: Encoding;
   /** Replaces an opened stream, before its first message is written. */
   adapt?(stream: ResponseStream): ResponseStream | Promise<ResponseStream>;
   /** Sends the protocol's headers and these at once. Called once, before anything else. */
@@ -51,6 +59,9 @@ export interface CallWire {
   /** Aborts a response whose reader takes nothing. */
   breakOff(error: CallError): void;
 }
+
+/** A wire that suits the method's kind. */
+export type CallWire = UnaryWire | StreamWire;
 
 /** A method as served over one protocol. */
 export interface ServedMethod {
@@ -82,7 +93,7 @@ export class ServerCall implements Call {
   readonly requestHeaders: RequestHeaders;
   readonly codec: Codec;
   protected readonly served: ServedMethod;
-  readonly #wire: CallWire;
+  readonly #wire: UnaryWire & StreamWire;
   readonly #startedMs = performance.now();
   /** In `performance.now()` time; undefined if the client set none. */
   readonly #deadline: number | undefined;
@@ -111,7 +122,8 @@ export class ServerCall implements Call {
     this.requestHeaders = headers;
     this.codec = wire.codec;
     this.served = served;
-    this.#wire = wire;
+    // Each kind of method uses only its own kind of wire.
+    this.#wire = wire as UnaryWire & StreamWire;
     this.#deadline = timeoutMs === undefined ? undefined : this.#startedMs + timeoutMs;
     if (timeoutMs !== undefined && timeoutMs <= 0) this.fail(clientDeadlineExceeded());
   }

@@ -7,7 +7,7 @@ import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js
 import { Failure } from "../../domain/failure.js";
 import { ForwardingStream, type Method, type ResponseStream } from "../../domain/service.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
-import type { CallWire } from "../call/server-call.js";
+import type { StreamWire } from "../call/server-call.js";
 import { type Exchange, Http1Exchange } from "../connections/exchange.js";
 import type { CallError } from "../errors.js";
 import type { Protocol } from "../request-metrics.js";
@@ -28,7 +28,7 @@ const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
  * The response to a GET of a server-streaming method: JSON lines, server-sent events, or the file itself. A failure
  * before the first message is a normal error response.
  */
-export class StreamResponse implements CallWire {
+export class StreamResponse implements StreamWire {
   readonly codec = "json";
   /** Called when the response can take more. */
   onDrain: () => void = () => {};
@@ -65,10 +65,6 @@ export class StreamResponse implements CallWire {
     if (this.#raw) return bodyData;
     const { encoding } = this.#encoding;
     return this.#chunks === undefined ? encoding : (chunkedEncodings.get(encoding) ?? encoding);
-  }
-
-  respond(): never {
-    throw new TypeError("a stream has no whole response");
   }
 
   /** A file is sent in envelopes, unless the client may want the file itself: then its first piece decides. */

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { WebSocket, WebSocketServer } from "ws";
 import { Failure, type FailureCode } from "../../domain/failure.js";
-import { type CallWire, ServerCall } from "../call/server-call.js";
+import { ServerCall, type StreamWire } from "../call/server-call.js";
 import { eachField } from "../common-headers.js";
 import { closeLingering, rawErrorResponse } from "../connections/raw-sockets.js";
 import { type CallError, HttpFailure, toFailure, unknownPath, urlTooLong } from "../errors.js";
@@ -208,7 +208,7 @@ function checkHandshake({ headers }: IncomingMessage): void {
  * Writes finished frames, which readers share, directly to the socket. The WebSocket object only sends control frames:
  * its own `send` makes each reader a frame, which takes 14% more CPU per message.
  */
-class WebSocketResponse implements CallWire {
+class WebSocketResponse implements StreamWire {
   readonly codec = "json";
   readonly encoding = webSocketText;
   #webSocket: WebSocket | undefined;
@@ -218,10 +218,6 @@ class WebSocketResponse implements CallWire {
     private readonly limits: TransportLimits,
     private readonly shake: Handshake,
   ) {}
-
-  respond(): never {
-    throw new TypeError("a WebSocket carries streams only");
-  }
 
   start(): void {
     this.shake((webSocket) => {

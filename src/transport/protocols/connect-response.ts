@@ -122,8 +122,7 @@ export class ConnectUnaryResponse extends WholeResponse {
     super(exchange, { codec, contentType: response, name: `connect-${codec}`, vary }, coding);
   }
 
-  override finish(error: CallError | undefined): void {
-    if (error === undefined) return;
+  override finish(error: CallError): void {
     if (error.metadata !== undefined) this.exchange.addOwn(this.headersOf(error.metadata));
     sendConnectError(this.exchange, error, this.format.vary);
   }

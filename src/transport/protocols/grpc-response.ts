@@ -2,7 +2,7 @@ import type { OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
-import type { CallWire } from "../call/server-call.js";
+import type { StreamWire, UnaryWire } from "../call/server-call.js";
 import { type DataHeaders, eachField, withOwn } from "../common-headers.js";
 import type { Exchange, Http2Exchange } from "../connections/exchange.js";
 import { endWithBody } from "../connections/unread-responses.js";
@@ -15,7 +15,7 @@ const withTrailers = Object.freeze({ waitForTrailers: true, sendDate: false });
 const withoutBody = Object.freeze({ endStream: true, sendDate: false });
 
 /** A response whose messages are in envelopes. */
-export abstract class FramedResponse<E extends Exchange = Exchange> implements CallWire {
+export abstract class FramedResponse<E extends Exchange = Exchange> implements UnaryWire, StreamWire {
   readonly codec: Codec;
   readonly encoding: Encoding;
   protected readonly framing: Framing;
