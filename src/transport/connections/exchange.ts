@@ -51,7 +51,7 @@ export abstract class Exchange {
   /** The request's body. */
   abstract readonly body: Readable;
   /** The response's body. It reports `drain` and `close`. */
-  abstract readonly output: Writable;
+  abstract readonly output: Writable & { readonly headersSent: boolean };
   /** For logs and limits. */
   readonly clientAddress: string;
 
@@ -84,7 +84,9 @@ export abstract class Exchange {
   }
 
   /** Whether the headers of the response were sent. */
-  abstract get hasStarted(): boolean;
+  get hasStarted(): boolean {
+    return this.output.headersSent;
+  }
 
   get isHead(): boolean {
     return this.method === "HEAD";
@@ -97,8 +99,6 @@ export abstract class Exchange {
 
   /** Sends a whole response. `headers` replace those of every response. */
   abstract send(status: number, headers: HeaderFields, body?: Uint8Array): void;
-  /** {@link sendCounted} for a text that no other request will get. */
-  abstract sendText(status: number, headers: HeaderFields, text: string): void;
   /** Sends the headers of a response whose body follows, and its trailers if `hasTrailers`. */
   abstract start(status: number, headers: HeaderFields, hasTrailers?: boolean): void;
   /** Ends a response that has started. */
@@ -114,6 +114,11 @@ export abstract class Exchange {
   sendCounted(status: number, headers: HeaderFields, body: Uint8Array): void {
     this.count(body.length);
     this.send(status, headers, body);
+  }
+
+  /** {@link sendCounted} for a text that no other request will get. */
+  sendText(status: number, headers: HeaderFields, text: string): void {
+    this.sendCounted(status, headers, Buffer.from(text));
   }
 
   /** Counts a response of so many bytes. */
@@ -143,10 +148,6 @@ export class Http1Exchange extends Exchange {
     this.output = response;
   }
 
-  get hasStarted(): boolean {
-    return this.output.headersSent;
-  }
-
   /** Whether the body is sent in chunks, which trailers can follow. HTTP/1.0 clients do not support them. */
   get hasChunks(): boolean {
     return this.output.useChunkedEncodingByDefault;
@@ -162,9 +163,9 @@ export class Http1Exchange extends Exchange {
    * (docs/performance.md, "Pages"). The headers of ASCII text are a piece of their own: Node would copy the text behind
    * them.
    */
-  sendText(status: number, headers: HeaderFields, text: string): void {
+  override sendText(status: number, headers: HeaderFields, text: string): void {
     if (this.isHead || headers["content-length"] !== text.length) {
-      this.sendCounted(status, headers, Buffer.from(text));
+      super.sendText(status, headers, text);
       return;
     }
     this.count(text.length);
@@ -217,10 +218,6 @@ export class Http2Exchange extends Exchange {
     return this.output;
   }
 
-  get hasStarted(): boolean {
-    return this.output.headersSent;
-  }
-
   get isGone(): boolean {
     return this.output.destroyed || this.output.closed;
   }
@@ -230,10 +227,6 @@ export class Http2Exchange extends Exchange {
     const endStream = this.isHead || body === undefined || body.length === 0;
     this.output.respond(this.#fields(status, headers), { endStream });
     if (!endStream) endWithBody(this.output, body);
-  }
-
-  sendText(status: number, headers: HeaderFields, text: string): void {
-    this.sendCounted(status, headers, Buffer.from(text));
   }
 
   start(status: number, headers: HeaderFields, hasTrailers = false): void {
