@@ -23,7 +23,7 @@ function turn(): void {
 /** Streams served in one turn of the event loop, which takes up to some tens of milliseconds. The rest wait. */
 export const streamsPerTurnMax = 256;
 
-/** Time after which the rest of a turn's streams, and of their requests, waits: cold code takes a millisecond each. */
+/** Time after which the rest of a turn's streams waits: cold code takes a millisecond each. */
 const servingPerTurnMaxMs = 15;
 
 /** Streams that a connection may have served in one turn when it is alone. */
@@ -63,40 +63,8 @@ export class TurnShares implements OpenCall {
   }
 }
 
-/** Requests of streams that are served in one turn of the event loop. Each takes up to half a millisecond. */
-export const streamedRequestsPerTurnMax = 64;
-
-let streamedRequests = 0;
-let streamedSinceMs = 0;
-let postponed: (() => void)[] = [];
-
-function isTurnSpent(): boolean {
-  if (streamedRequests === 0) return false;
-  return streamedRequests >= streamedRequestsPerTurnMax || performance.now() - streamedSinceMs > servingPerTurnMaxMs;
-}
-
-/** Counts one more request of a stream. False: it must wait, and `again` is called in another turn. */
-export function mayServeInTurn(again: () => void): boolean {
-  if (isTurnSpent()) {
-    postponed.push(again);
-    return false;
-  }
-  if (streamedRequests++ === 0) {
-    streamedSinceMs = performance.now();
-    setImmediate(servePostponed);
-  }
-  return true;
-}
-
-/** Serves those that wait longest. Waking all of them each turn would cost more than serving some. */
-function servePostponed(): void {
-  streamedRequests = 0;
-  const waiting = postponed;
-  postponed = [];
-  let served = 0;
-  while (served < waiting.length && !isTurnSpent()) waiting[served++]?.();
-  if (served < waiting.length) postponed = [...waiting.slice(served), ...postponed];
-}
+/** Serves requests of streams in turn, with turns between client addresses. Each takes up to half a millisecond. */
+export const streamedRequests = new WorkPacer();
 
 /** Request messages above this size are decoded one at a time: JSON of a megabyte can take 0.2 s. */
 export const largeMessageBytesMin = 16_384;

@@ -22,8 +22,8 @@ import {
   largeMessageBytesMin,
   largeMessages,
   largeMessagesPerClientMax,
-  mayServeInTurn,
   type OpenCall,
+  streamedRequests,
   tooManyOfClient,
   whenLoopTurned,
 } from "./event-loop.js";
@@ -344,23 +344,24 @@ export class ServerCall implements Call {
 
 /** The bytes of one call's request, as long as they are held. */
 class HeldRequest {
-  readonly #client: string;
+  /** The quota key. */
+  readonly client: string;
   #bytes = 0;
 
   constructor(clientAddress: string) {
-    this.#client = quotaKey(clientAddress);
+    this.client = quotaKey(clientAddress);
   }
 
   /** @throws Failure if the client, or all, hold too many */
   add(bytes: number): void {
     if (bytes === 0) return;
-    heldRequests.add(this.#client, bytes);
+    heldRequests.add(this.client, bytes);
     this.#bytes += bytes;
   }
 
   remove(bytes = this.#bytes): void {
     if (bytes === 0) return;
-    heldRequests.remove(this.#client, bytes);
+    heldRequests.remove(this.client, bytes);
     this.#bytes -= bytes;
   }
 }
@@ -535,10 +536,13 @@ class ArrivingRequests implements RequestStream {
   #waiting: ArrivedMessage[] = [];
   #waitingBytes = 0;
   #count = 0;
-  #isPostponed = false;
+  /** The turn of the next request. */
+  #turn: "none" | "awaited" | "given" = "none";
   #hasEnded = false;
   #failure: Failure | undefined;
   #listener: () => void = () => {};
+  /** Drops the turn that is awaited. */
+  #leave: () => void = () => {};
   /** Restarted with each request that is taken. Set when a method follows the requests, which closes them. */
   #idle: NodeJS.Timeout | undefined;
 
@@ -562,13 +566,18 @@ class ArrivingRequests implements RequestStream {
   }
 
   take(): Message | undefined {
-    if (this.#waiting.length === 0 || this.#isPostponed) return undefined;
-    this.#isPostponed = !mayServeInTurn(() => {
-      this.#isPostponed = false;
-      this.#listener();
-    });
-    const next = this.#isPostponed ? undefined : this.#waiting.shift();
+    if (this.#turn === "none" && this.#waiting.length > 0) {
+      this.#turn = "awaited";
+      const go = (): void => {
+        this.#turn = "given";
+        this.#listener();
+      };
+      // The turn may be given at once.
+      this.#leave = streamedRequests.push(go, 0, this.held.client);
+    }
+    const next = this.#turn === "given" ? this.#waiting.shift() : undefined;
     if (next === undefined) return undefined;
+    this.#turn = "none";
     this.#waitingBytes -= next.bytes.length;
     this.held.remove(next.bytes.length);
     this.#idle?.refresh();
@@ -605,6 +614,7 @@ class ArrivingRequests implements RequestStream {
 
   close(): void {
     clearTimeout(this.#idle);
+    this.#leave();
     this.#waiting = [];
     this.held.remove();
   }
