@@ -20,12 +20,6 @@ export interface RouteMatch {
   readonly segments: readonly string[];
 }
 
-interface Node {
-  readonly literals: Map<string, Node>;
-  variable: Node | undefined;
-  route: Route | undefined;
-}
-
 /** Whether a method's messages are pieces of a file. */
 export function isHttpBody(method: Method): boolean {
   return method.desc.output.typeName === HttpBodySchema.typeName;
@@ -40,8 +34,11 @@ export class Routes {
   /** Fields as parameters, methods as their URLs. */
   readonly terms: Terms;
   /** In the order of the definitions. */
-  readonly all: Route[] = [];
-  readonly #root = emptyNode();
+  readonly all: readonly Route[];
+  /** In the order in which a path is compared with them. */
+  readonly #sorted: readonly Route[];
+  /** Segments of the longest template. A longer path is not split to its end. */
+  readonly #segmentsMax: number;
   readonly #basePath: string;
 
   /** `basePath` is empty or `/prefix`. */
@@ -51,68 +48,48 @@ export class Routes {
     }
     this.#basePath = basePath;
     this.terms = { field: protoCamelCase, method: (desc) => `GET ${basePath}${getOption(desc, http).pattern.value}` };
+    const routes = new Map<string, Route>();
     for (const method of api) {
       if (!hasOption(method.desc, http)) continue;
       const rule = getOption(method.desc, http);
-      for (const binding of [rule, ...rule.additionalBindings]) this.#add(method, binding);
+      for (const binding of [rule, ...rule.additionalBindings]) addRoute(routes, method, binding);
     }
+    this.all = [...routes.values()];
+    this.#sorted = [...routes].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, route]) => route);
+    this.#segmentsMax = Math.max(...this.all.map(({ template }) => template.segments.length));
   }
 
   /** Finds a path, without its query. */
   match(path: string): RouteMatch | undefined {
-    const base = this.#basePath;
-    if (!path.startsWith(base) || path.charCodeAt(base.length) !== slash) return undefined;
-    const segments: string[] = [];
-    const route = find(this.#root, path, base.length + 1, segments);
-    return route === undefined ? undefined : { route, segments };
-  }
-
-  #add(method: Method, rule: HttpRule): void {
-    const name = method.desc.name;
-    if (rule.pattern.case !== "get") throw new Error(`${name}: only "get" is served, not ${rule.pattern.case}`);
-    if (rule.body !== "" || rule.responseBody !== "") throw new Error(`${name}: body and response_body are not served`);
-    const template = parsePathTemplate(rule.pattern.value);
-    const pathFields: string[] = [];
-    let node = this.#root;
-    for (const segment of template.segments) {
-      if (segment.kind === "variable") {
-        pathFields.push(segment.fieldPath);
-        node.variable ??= emptyNode();
-        node = node.variable;
-      } else {
-        const next = node.literals.get(segment.text) ?? emptyNode();
-        node.literals.set(segment.text, next);
-        node = next;
-      }
+    const base = `${this.#basePath}/`;
+    if (!path.startsWith(base)) return undefined;
+    const given = path.slice(base.length).split("/", this.#segmentsMax + 1);
+    const decoded = given.map((segment) => decode(segment) ?? segment);
+    for (const route of this.#sorted) {
+      const { segments } = route.template;
+      const fits = (part: PathSegment, i: number) =>
+        part.kind === "literal" ? decoded[i] === part.text : given[i] !== "";
+      if (segments.length !== given.length || !segments.every(fits)) continue;
+      return { route, segments: given.filter((_, i) => segments[i]?.kind === "variable") };
     }
-    if (node.route !== undefined) {
-      throw new Error(`${name} and ${node.route.method.desc.name} claim the same path ${template.text}`);
-    }
-    const alt = method.kind === "unary" ? undefined : isHttpBody(method) ? "media" : "sse";
-    node.route = { method, template, parameters: new QueryParameters(method.desc.input, pathFields, alt) };
-    this.all.push(node.route);
+    return undefined;
   }
 }
 
-const slash = 0x2f;
+/** In place of a variable. No literal has this character, and all of theirs sort before it. */
+const variableShape = "\x7f";
 
-function emptyNode(): Node {
-  return { literals: new Map(), variable: undefined, route: undefined };
-}
-
-function find(node: Node, path: string, start: number, segments: string[]): Route | undefined {
-  const end = path.indexOf("/", start);
-  const segment = end === -1 ? path.slice(start) : path.slice(start, end);
-  const literal = node.literals.get(decode(segment) ?? segment);
-  if (literal !== undefined) {
-    const route = end === -1 ? literal.route : find(literal, path, end + 1, segments);
-    if (route !== undefined) return route;
-  }
-  if (node.variable === undefined || segment === "") return undefined;
-  segments.push(segment);
-  const route = end === -1 ? node.variable.route : find(node.variable, path, end + 1, segments);
-  if (route === undefined) segments.pop();
-  return route;
+function addRoute(routes: Map<string, Route>, method: Method, rule: HttpRule): void {
+  const name = method.desc.name;
+  if (rule.pattern.case !== "get") throw new Error(`${name}: only "get" is served, not ${rule.pattern.case}`);
+  if (rule.body !== "" || rule.responseBody !== "") throw new Error(`${name}: body and response_body are not served`);
+  const template = parsePathTemplate(rule.pattern.value);
+  const shape = template.segments.map((part) => (part.kind === "literal" ? part.text : variableShape)).join("/");
+  const same = routes.get(shape);
+  if (same !== undefined) throw new Error(`${name} and ${same.method.desc.name} claim the same path ${template.text}`);
+  const pathFields = template.segments.flatMap((part) => (part.kind === "variable" ? [part.fieldPath] : []));
+  const alt = method.kind === "unary" ? undefined : isHttpBody(method) ? "media" : "sse";
+  routes.set(shape, { method, template, parameters: new QueryParameters(method.desc.input, pathFields, alt) });
 }
 
 /**

@@ -22,6 +22,7 @@ test.each<[path: string, expected: string | undefined]>([
   ["/api/v2/markets/data", "ListLatestMarketData()"],
   ["/api/v2/stream/markets/depth/updates", "ObserveMarketsDepthUpdates()"],
   ["/api/v2/ledgerentry/export", "ExportLedgerEntries()"],
+  ["/api/v2/stream/markets/depth/updates/more", undefined],
   ["/api/v2/market/", undefined],
   ["/api/v2/market", undefined],
   ["/api/v2/market/m/", undefined],
