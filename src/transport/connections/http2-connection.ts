@@ -49,10 +49,8 @@ export class Http2Connection implements OpenCall {
   readonly #open: OpenStream[] = [];
   /** Their header fields, by client. */
   readonly #fields = new Map<string, number>();
-  /** A stream was opened since the last check. */
-  #used = false;
-  /** The last check at which a stream was open, in `performance.now()` time. */
-  #unusedSinceMs = performance.now();
+  /** When the last of them ended, in `performance.now()` time. */
+  #idleSinceMs = performance.now();
   /** The connection is about to be closed: nothing more is served. */
   #isCut = false;
 
@@ -79,9 +77,9 @@ export class Http2Connection implements OpenCall {
     return this.#open.length === 0;
   }
 
-  /** How long there has been no stream, in milliseconds; up to one check interval too little. */
+  /** How long there has been no stream, in milliseconds. */
   get idleMs(): number {
-    return this.idle && !this.#used ? performance.now() - this.#unusedSinceMs : 0;
+    return this.idle ? performance.now() - this.#idleSinceMs : 0;
   }
 
   /**
@@ -99,7 +97,6 @@ export class Http2Connection implements OpenCall {
       stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
       return;
     }
-    this.#used = true;
     this.#peer.streamOpened();
     this.#open.push(new OpenStream(stream, client, fields, this.#open.length, (gone) => this.#closed(gone)));
     const open = (this.#fields.get(client) ?? 0) + fields;
@@ -141,8 +138,6 @@ export class Http2Connection implements OpenCall {
   /** Called at intervals: ends streams and sessions that the peer abandoned. `scarce`: few connections are left. */
   check(nowMs: number, scarce: boolean): void {
     if (this.#session.destroyed) return;
-    if (this.#used || !this.idle) this.#unusedSinceMs = nowMs;
-    this.#used = false;
     // Backwards, because a stream that closes is replaced by the last one.
     for (let i = this.#open.length - 1; i >= 0; i--) this.#open[i]?.check(nowMs, this.#options.limits);
     if (this.#session.destroyed) return;
@@ -193,6 +188,7 @@ export class Http2Connection implements OpenCall {
     if (left > 0) this.#fields.set(gone.client, left);
     else this.#fields.delete(gone.client);
     const last = this.#open.pop();
+    if (this.idle) this.#idleSinceMs = performance.now();
     if (last === undefined || last === gone) return;
     this.#open[gone.index] = last;
     last.index = gone.index;
