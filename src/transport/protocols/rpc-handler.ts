@@ -1,10 +1,10 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Stream } from "node:stream";
-import type { ConnectError } from "@connectrpc/connect";
 import * as connectProtocol from "@connectrpc/connect/protocol-connect";
 import * as grpcProtocol from "@connectrpc/connect/protocol-grpc";
 import { repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
+import type { ContentCoding } from "../call/content-coding.js";
 import { BidiCall, BodyCall, type CallWire } from "../call/server-call.js";
 import type { HeaderFields } from "../common-headers.js";
 import { type Exchange, Http2Exchange } from "../connections/exchange.js";
@@ -65,21 +65,14 @@ export class RpcHandler {
 
   #post(served: RpcMethod, exchange: Exchange): void {
     const { headers } = exchange;
-    const { kind } = served.method;
     const type = rpcContentType(headers["content-type"]);
-    const isHttp2 = exchange instanceof Http2Exchange;
     if (type === undefined || !suits(type, served.method)) refuseType(served.method, exchange);
-    else if (type.protocol === "grpc" && isHttp2) {
-      const codings = codingsOf(kind, grpcCodings(headers));
-      const wire = new GrpcResponse(type, codings.response, exchange, this.#options.data);
-      this.#receive(served, type, codings, exchange, wire);
-    } else if (type.protocol === "grpc" || (kind === "bidi_streaming" && !isHttp2)) {
+    else if (needsHttp2(type, served.method) && !(exchange instanceof Http2Exchange)) {
       send(exchange, 505, {}, "gRPC, and streams in both directions, need HTTP/2");
     } else {
       const fields = type.enveloped ? streamFields : unaryFields;
-      const given = type.protocol === "grpc-web" ? grpcCodings(headers) : connectCodings(headers, fields);
-      const codings = codingsOf(kind, given);
-      this.#receive(served, type, codings, exchange, this.#wire(type, codings, exchange));
+      const codings = type.protocol === "connect" ? connectCodings(headers, fields) : grpcCodings(headers);
+      this.#receive(served, type, codings, exchange);
     }
   }
 
@@ -90,7 +83,7 @@ export class RpcHandler {
     if (type?.protocol !== "connect" || type.enveloped) refuseType(served.method, exchange);
     else {
       const codings = connectCodings(exchange.headers, unaryFields, query.get("compression") ?? "identity");
-      const call = this.#open(served, type, codings, exchange, this.#wire(type, codings, exchange));
+      const call = this.#open(served, type, codings, exchange);
       try {
         call.data(messageBytes(query, text));
         call.end();
@@ -100,29 +93,35 @@ export class RpcHandler {
     }
   }
 
-  #wire(type: RpcContentType, { response }: Codings, exchange: Exchange): CallWire {
-    if (type.enveloped) return new EnvelopedResponse(type, response, exchange);
-    return new ConnectUnaryResponse(type, response, exchange, this.#vary);
+  #wire(type: RpcContentType, coding: ContentCoding | undefined, exchange: Exchange): CallWire {
+    if (type.protocol === "grpc" && exchange instanceof Http2Exchange) {
+      return new GrpcResponse(type, coding, exchange, this.#options.data);
+    }
+    if (type.enveloped) return new EnvelopedResponse(type, coding, exchange);
+    return new ConnectUnaryResponse(type, coding, exchange, this.#vary);
   }
 
   /** Starts a call whose requests are the body. */
-  #receive(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: Exchange, wire: CallWire): void {
+  #receive(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: Exchange): void {
     const { body }: { readonly body: CarrierOfCall } = exchange;
-    body[carriedCall] = this.#open(served, type, codings, exchange, wire);
+    body[carriedCall] = this.#open(served, type, codings, exchange);
     body.on("data", onData);
     body.on("end", onEnd);
   }
 
   /** Starts a call whose requests follow. If its headers are invalid, it has ended already. */
-  #open(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: Exchange, wire: CallWire): RpcCall {
+  #open(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: Exchange): RpcCall {
     const { timeoutMs, error } = timeoutOf(type, exchange.headers);
     const { kind } = served.method;
+    const isBidi = kind === "bidi_streaming";
     const { streamedRequestBytesMax, requestBodyBytesMax } = this.#options.limits;
-    const bytesMax = kind === "bidi_streaming" ? streamedRequestBytesMax : requestBodyBytesMax;
+    const bytesMax = isBidi ? streamedRequestBytesMax : requestBodyBytesMax;
     const { enveloped, text } = type;
     const bounds = { bytesMax, coding: codings.request };
     const reading = { bounds, decode: served.decode[type.codec], enveloped, text };
-    const Call = kind === "bidi_streaming" ? BidiCall : BodyCall;
+    // Responses of bidirectional streams are not compressed: each is made for one request, and the next for another.
+    const wire = this.#wire(type, isBidi ? undefined : codings.response, exchange);
+    const Call = isBidi ? BidiCall : BodyCall;
     const call = new Call(served[type.protocol], reading, wire, exchange, timeoutMs);
     follow(exchange, call, kind !== "unary");
     if (codings.refusal !== undefined) call.fail(codings.refusal);
@@ -170,28 +169,16 @@ function onDrain(this: CarrierOfCall): void {
 
 function ignore(): void {}
 
-/**
- * The compressions of a call of a method. Responses of bidirectional streams are not compressed: each is made for one
- * request, and the next for another.
- */
-function codingsOf(kind: Method["kind"], codings: Codings): Codings {
-  return kind === "bidi_streaming" ? { ...codings, response: undefined } : codings;
+function needsHttp2({ protocol }: RpcContentType, { kind }: Method): boolean {
+  return protocol === "grpc" || kind === "bidi_streaming";
 }
 
 /** The client's time limit, counted from now. */
-interface CallTimeout {
-  readonly timeoutMs?: number;
-  readonly error?: ConnectError | undefined;
-}
-
-const noTimeout: CallTimeout = {};
-
-function timeoutOf({ protocol }: RpcContentType, headers: IncomingHttpHeaders): CallTimeout {
+function timeoutOf({ protocol }: RpcContentType, headers: IncomingHttpHeaders) {
   const isConnectCall = protocol === "connect";
   const value = headers[isConnectCall ? "connect-timeout-ms" : "grpc-timeout"];
-  if (value === undefined) return noTimeout;
   const parse = isConnectCall ? connectProtocol.parseTimeout : grpcProtocol.parseTimeout;
-  return parse(value.toString(), Number.POSITIVE_INFINITY);
+  return parse(value?.toString() ?? null, Number.POSITIVE_INFINITY);
 }
 
 /** The message of a GET. @throws ProtocolError if its escapes or its base64 are malformed */
