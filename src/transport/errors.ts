@@ -1,6 +1,6 @@
 import { toUSVString } from "node:util";
-import { toBinary, toJsonString } from "@bufbuild/protobuf";
-import { ConnectError } from "@connectrpc/connect";
+import { toJsonString } from "@bufbuild/protobuf";
+import { ConnectError, encodeBinaryHeader } from "@connectrpc/connect";
 import { codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { Failure, type FailureCode, repeated } from "../domain/failure.js";
@@ -150,13 +150,8 @@ export function errorTrailers(error: CallError): Record<string, string> {
   return {
     "grpc-status": String(status.code),
     "grpc-message": percentEncode(status.message),
-    ...(status.details.length === 0 ? {} : { "grpc-status-details-bin": base64(toBinary(StatusSchema, status)) }),
+    ...(status.details.length === 0 ? {} : { "grpc-status-details-bin": encodeBinaryHeader(status, StatusSchema) }),
   };
-}
-
-/** Without padding, as gRPC requires. */
-function base64(bytes: Uint8Array): string {
-  return Buffer.from(bytes).toString("base64").replace(/=+$/, "");
 }
 
 /** The error of a call for Connect's encoders. */
