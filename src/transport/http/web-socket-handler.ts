@@ -104,7 +104,6 @@ export class WebSocketHandler {
     const wire = new WebSocketResponse(socket, limits, (opened) => {
       shake((webSocket) => {
         this.#watch(webSocket, socket);
-        webSocket.once("close", () => call.left());
         opened(webSocket);
       });
     });
