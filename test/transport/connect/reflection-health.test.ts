@@ -301,8 +301,8 @@ describe("reflection keeps to limits", () => {
     // The first responses are written, and wait: Node's streams hold 16 or, since Node 22, 64 KiB.
     const files = envelope(0, toBinary(RequestSchema, create(RequestSchema, question)));
     const connection = await unread(own.port, 1, Buffer.concat(Array<Uint8Array>(32).fill(files)));
-    // On a busy machine one request is served in each turn of the loop. What is refused before a response waits is not
-    // reset, but told behind that response.
+    // One request is served in each turn of the loop, and after a slow one some turns later. What is refused before a
+    // response waits is not reset, but told behind that response.
     connection.send(ping());
     await connection.frame(({ type, flags }) => type === frameType.ping && flags === flag.ack);
     for (let turn = 0; turn < 32; turn++) await setImmediate();
