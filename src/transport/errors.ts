@@ -1,12 +1,11 @@
 import { toUSVString } from "node:util";
 import { toJsonString } from "@bufbuild/protobuf";
-import { ConnectError, encodeBinaryHeader } from "@connectrpc/connect";
+import { encodeBinaryHeader } from "@connectrpc/connect";
 import { codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { Failure, type FailureCode, repeated } from "../domain/failure.js";
-import type { Metadata } from "../domain/metadata.js";
+import { Failure, type FailureCode, type FailureParts, repeated } from "../domain/failure.js";
 import { jsonWriteOptions } from "../encoding/json-encoder.js";
-import { clientFailure, type ErrorLog, grpcCode, toConnectError, toStatus } from "../encoding/status.js";
+import { grpcCode, toStatus } from "../encoding/status.js";
 import type { HeaderFields } from "./common-headers.js";
 
 /** Failures of refused requests are often the same object, so their JSON is kept. */
@@ -22,30 +21,17 @@ export function errorJson(failure: Failure): string {
   return text;
 }
 
-/** Converts a thrown error to one that a client may see; see {@link clientFailure}. */
-export function toFailure(thrown: unknown, log: ErrorLog): Failure {
-  if (!(thrown instanceof ProtocolError)) return clientFailure(thrown, log);
-  return new Failure(thrown.code, thrown.message, { reason: "", details: [] });
-}
-
 /**
  * A violation of the protocol's framing. The client gets a status and a message without details, because the API is not
  * involved. Texts and codes are those of the Connect library.
  */
-export class ProtocolError extends Error {
-  readonly code: FailureCode;
-  readonly metadata: Metadata | undefined;
-
-  constructor(code: FailureCode, message: string, metadata?: Metadata) {
-    super(message);
-    this.name = "ProtocolError";
-    this.code = code;
-    this.metadata = metadata;
-  }
+export function protocolFailure(
+  code: FailureCode,
+  message: string,
+  parts: Pick<FailureParts, "metadata"> = {},
+): Failure {
+  return new Failure(code, message, { reason: "", details: [], ...parts });
 }
-
-/** Why a call ends without its response. */
-export type CallError = Failure | ProtocolError;
 
 /** A failure with a more specific HTTP status than that of its code, or with additional headers. */
 export class HttpFailure extends Failure {
@@ -142,19 +128,11 @@ export function percentEncode(message: string): string {
 }
 
 /** The trailers of a failed call; also the headers of a response that consists of an error. */
-export function errorTrailers(error: CallError): Record<string, string> {
-  if (!(error instanceof Failure)) {
-    return { "grpc-status": String(grpcCode(error)), "grpc-message": percentEncode(error.message) };
-  }
+export function errorTrailers(error: Failure): Record<string, string> {
   const status = toStatus(error);
   return {
     "grpc-status": String(status.code),
     "grpc-message": percentEncode(status.message),
     ...(status.details.length === 0 ? {} : { "grpc-status-details-bin": encodeBinaryHeader(status, StatusSchema) }),
   };
-}
-
-/** The error of a call for Connect's encoders. */
-export function asConnectError(error: CallError): ConnectError {
-  return error instanceof Failure ? toConnectError(error) : new ConnectError(error.message, grpcCode(error));
 }

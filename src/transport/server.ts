@@ -4,13 +4,14 @@ import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import type { Network } from "../domain/client-address.js";
 import { type ListenAddress, urlOf } from "../domain/listen-address.js";
 import type { Api } from "../domain/service.js";
+import { clientFailure } from "../encoding/status.js";
 import type { Log } from "../telemetry/log.js";
 import { addCounter, type Metrics, type MetricsText } from "../telemetry/metrics.js";
 import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
 import { ClientAddresses } from "./connections/client-addresses.js";
 import type { Exchange } from "./connections/exchange.js";
 import { OnePort } from "./connections/one-port.js";
-import { allowedMethods, toFailure } from "./errors.js";
+import { allowedMethods } from "./errors.js";
 import { RestHandler } from "./http/rest-handler.js";
 import { Routes, splitTarget } from "./http/routes.js";
 import { type StaticFile, StaticFiles } from "./http/static-files.js";
@@ -135,7 +136,7 @@ function dispatcher(options: HandlerOptions, basePath: string, pages: ServerOpti
       else if (rpc.matches(exchange, inner)) rpc.handle(exchange, inner, query);
       else if (!inBase || !files.serve(exchange, inner)) rest.handle(exchange, path, query);
     } catch (thrown) {
-      exchange.sendError(toFailure(thrown, options.log));
+      exchange.sendError(clientFailure(thrown, options.log));
     }
   };
 }

@@ -1,12 +1,11 @@
 import type { Codec, EncodedResponse } from "../domain/encoded-response.js";
-import { Failure } from "../domain/failure.js";
+import type { Failure } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
 import { type ContentCoding, codingOfBody } from "./call/content-coding.js";
 import { type BodyEncoding, messageBodies } from "./call/framing.js";
 import type { UnaryWire } from "./call/server-call.js";
 import { type HeaderFields, noneMatch } from "./common-headers.js";
 import type { Exchange } from "./connections/exchange.js";
-import type { CallError } from "./errors.js";
 
 /** What the whole responses of one kind have in common. */
 export interface WholeResponseFormat {
@@ -35,8 +34,8 @@ export class WholeResponse implements UnaryWire {
     return this.format.codec;
   }
 
-  finish(error: CallError): void {
-    if (error instanceof Failure) this.exchange.sendError(error);
+  finish(error: Failure): void {
+    this.exchange.sendError(error);
   }
 
   /** The headers that a response's metadata becomes. */

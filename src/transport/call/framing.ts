@@ -1,10 +1,10 @@
 import { fromBinary, fromJsonString, type MessageShape, type Registry } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { Codec, CompressedBytes, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
-import { repeated } from "../../domain/failure.js";
+import { type Failure, repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
 import { encodeJson, readableInJson } from "../../encoding/json-encoder.js";
-import { ProtocolError } from "../errors.js";
+import { protocolFailure } from "../errors.js";
 import {
   type ContentCoding,
   compress,
@@ -131,7 +131,7 @@ export function framingOf(codec: Codec, coding?: ContentCoding, text = false): F
 /** Decodes a request message. @throws anything if the bytes are malformed */
 export type RequestDecoder = (method: Method, bytes: Buffer) => MessageShape<Method["desc"]["input"]>;
 
-/** Protobuf bytes. @throws ProtocolError */
+/** Protobuf bytes. @throws Failure */
 export const decodeBinary: RequestDecoder = (method, bytes) => {
   try {
     return fromBinary(method.desc.input, bytes);
@@ -140,7 +140,7 @@ export const decodeBinary: RequestDecoder = (method, bytes) => {
   }
 };
 
-/** Decodes JSON, with the registry's messages in an Any. Throws ProtocolError. */
+/** Decodes JSON, with the registry's messages in an Any. Throws Failure. */
 export function jsonDecoder(registry: Registry): RequestDecoder {
   return (method, bytes) => {
     try {
@@ -152,12 +152,12 @@ export function jsonDecoder(registry: Registry): RequestDecoder {
   };
 }
 
-function notBase64(): ProtocolError {
+function notBase64(): Failure {
   return malformed("protocol error: the body is not base64");
 }
 
-function malformed(message: string): ProtocolError {
-  return new ProtocolError("invalid_argument", message);
+function malformed(message: string): Failure {
+  return protocolFailure("invalid_argument", message);
 }
 
 /** Limits on a request body. */
@@ -175,9 +175,9 @@ export interface ArrivedMessage {
 
 /** Receives the chunks of a request body, and passes on each message that is complete. */
 export interface RequestReader {
-  /** @throws ProtocolError as soon as the body is certain to be invalid */
+  /** @throws Failure as soon as the body is certain to be invalid */
   push(chunk: Buffer): void;
-  /** The body has ended. @throws ProtocolError if its last message is incomplete */
+  /** The body has ended. @throws Failure if its last message is incomplete */
   finish(): void;
 }
 
@@ -246,12 +246,12 @@ function joined(chunks: readonly Buffer[]): Buffer {
   return first !== undefined && chunks.length === 1 ? first : Buffer.concat(chunks);
 }
 
-/** The length of the message behind the head of an envelope. @throws ProtocolError if it cannot be read */
+/** The length of the message behind the head of an envelope. @throws Failure if it cannot be read */
 function lengthIn(head: Buffer, { bytesMax, coding }: RequestBounds): number {
   const length = head.readUInt32BE(1);
   if (length > bytesMax) throw tooLarge(`message size ${length} is larger than configured readMaxBytes ${bytesMax}`);
   if (isCompressed(head) && coding === undefined) {
-    throw new ProtocolError("internal", "received compressed envelope, but do not know how to decompress");
+    throw protocolFailure("internal", "received compressed envelope, but do not know how to decompress");
   }
   return length;
 }
@@ -307,7 +307,7 @@ class BodyReader implements RequestReader {
   }
 }
 
-/** The bytes of a message that arrived. @throws ProtocolError if they are not compressed as announced */
+/** The bytes of a message that arrived. @throws Failure if they are not compressed as announced */
 export function messageOf({ bytes, compressed }: ArrivedMessage, { coding, bytesMax }: RequestBounds): Buffer {
   if (!compressed || coding === undefined) return bytes;
   try {
@@ -320,8 +320,8 @@ export function messageOf({ bytes, compressed }: ArrivedMessage, { coding, bytes
   }
 }
 
-function tooLarge(message: string): ProtocolError {
-  return new ProtocolError("resource_exhausted", message);
+function tooLarge(message: string): Failure {
+  return protocolFailure("resource_exhausted", message);
 }
 
 /** Requests that are remembered per method. When full, all are dropped. */

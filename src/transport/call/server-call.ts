@@ -4,16 +4,14 @@ import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-resp
 import { Failure, type Terms } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Call, Method, RequestStream, ResponseStream } from "../../domain/service.js";
-import { grpcCode } from "../../encoding/status.js";
+import { clientFailure, grpcCode } from "../../encoding/status.js";
 import {
-  type CallError,
   clientDeadlineExceeded,
   clientLeft,
   deadlineExceeded,
-  ProtocolError,
+  protocolFailure,
   requestTooSlow,
   timerMsMax,
-  toFailure,
 } from "../errors.js";
 import type { HandlerOptions, TransportLimits } from "../options.js";
 import type { RequestCounters } from "../request-metrics.js";
@@ -39,7 +37,7 @@ export interface UnaryWire {
    */
   respond(response: EncodedResponse): undefined | Promise<() => void>;
   /** Sends an error as the whole response. */
-  finish(error: CallError, trailers: ReadonlyMap<string, string>): void;
+  finish(error: Failure, trailers: ReadonlyMap<string, string>): void;
 }
 
 /** The stream of responses to one call in one protocol. */
@@ -55,9 +53,9 @@ export interface StreamWire {
   /** Sends frames. False: wait for the drain before writing more. */
   write(frames: Uint8Array): boolean;
   /** Ends the response, with or without an error. Without an earlier `start`, the error is the whole response. */
-  finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void;
+  finish(error: Failure | undefined, trailers: ReadonlyMap<string, string>): void;
   /** Aborts a response whose reader takes nothing. */
-  breakOff(error: CallError): void;
+  breakOff(error: Failure): void;
 }
 
 /** A wire that suits the method's kind. */
@@ -110,7 +108,7 @@ export class ServerCall implements Call {
   #blocked = false;
   #pumping = false;
   /** The call failed while it was blocked. */
-  #failure: CallError | undefined;
+  #failure: Failure | undefined;
   /** Gives back what is held of the request, when the call is done. */
   protected release: () => void = () => {};
   /** Until a response that failed while it was blocked is aborted. */
@@ -184,7 +182,7 @@ export class ServerCall implements Call {
   /** Ends the call with a thrown error. */
   fail(thrown: unknown): void {
     if (this.#phase === "done") return;
-    const error = thrown instanceof ProtocolError ? thrown : this.toFailure(thrown);
+    const error = this.toFailure(thrown);
     if (this.#blocked) {
       this.#failure = error;
       this.#stream?.close();
@@ -215,11 +213,11 @@ export class ServerCall implements Call {
 
   protected toFailure(thrown: unknown): Failure {
     const { options, terms } = this.served;
-    const failure = toFailure(thrown, options.log);
+    const failure = clientFailure(thrown, options.log);
     return terms === undefined ? failure : (failure.inTerms?.(terms) ?? failure);
   }
 
-  #finish(error: CallError): void {
+  #finish(error: Failure): void {
     if (this.#phase === "done") return;
     this.#settle(grpcCode(error));
     this.#wire.finish(error, new Map());
@@ -317,7 +315,7 @@ export class ServerCall implements Call {
     this.#wire.finish(undefined, trailers);
   }
 
-  #breakOffSoon(error: CallError): void {
+  #breakOffSoon(error: Failure): void {
     this.#grace ??= setTimeout(() => {
       this.#wire.breakOff(error);
       this.#settle(grpcCode(error));
@@ -463,7 +461,7 @@ export class BodyCall extends ServerCall implements OpenCall {
     return this.served.method.kind.replace("_", "-");
   }
 
-  /** @throws ProtocolError if a message has arrived already */
+  /** @throws Failure if a message has arrived already */
   #refuseSecond(): void {
     if (this.#message !== undefined) throw unimplemented(`received extra input message for ${this.#kind} method`);
   }
@@ -479,8 +477,8 @@ export class BodyCall extends ServerCall implements OpenCall {
   }
 }
 
-function unimplemented(message: string): ProtocolError {
-  return new ProtocolError("unimplemented", `protocol error: ${message}`);
+function unimplemented(message: string): Failure {
+  return protocolFailure("unimplemented", `protocol error: ${message}`);
 }
 
 /** A call with a stream of requests, which is open from its start. The protocol reports the chunks and the end. */

@@ -1,11 +1,12 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { Method } from "../../domain/service.js";
+import { clientFailure } from "../../encoding/status.js";
 import type { MetricsText } from "../../telemetry/metrics.js";
 import { chooseCoding } from "../call/content-coding.js";
 import { type ServedMethod, ServerCall } from "../call/server-call.js";
 import type { HeaderFields } from "../common-headers.js";
 import type { Exchange } from "../connections/exchange.js";
-import { toFailure, unknownPath, urlTooLong, wrongMethod } from "../errors.js";
+import { unknownPath, urlTooLong, wrongMethod } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
 import type { Protocol } from "../request-metrics.js";
 import { WholeResponse } from "../whole-response.js";
@@ -57,7 +58,7 @@ export class RestHandler {
     const match = operation === undefined ? routes.match(path) : undefined;
     if (operation === undefined && match === undefined) throw unknownPath(path);
     if (!exchange.isRead) throw wrongMethod(exchange.method);
-    operation?.(exchange)?.catch((thrown: unknown) => exchange.sendError(toFailure(thrown, log)));
+    operation?.(exchange)?.catch((thrown: unknown) => exchange.sendError(clientFailure(thrown, log)));
     if (match !== undefined) this.#call(match, query, exchange);
   }
 

@@ -3,11 +3,12 @@ import { create } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { EncodedResponse } from "../../domain/encoded-response.js";
 import { MessageResponse } from "../../encoding/message-response.js";
+import { clientFailure } from "../../encoding/status.js";
 import type { Log } from "../../telemetry/log.js";
 import { chooseCoding } from "../call/content-coding.js";
 import { bodyEncoding } from "../call/framing.js";
 import type { Exchange } from "../connections/exchange.js";
-import { toFailure, wrongMethod } from "../errors.js";
+import { wrongMethod } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
 import { WholeResponse } from "../whole-response.js";
 import { bodyData } from "./encodings.js";
@@ -65,7 +66,7 @@ export class StaticFiles {
     whole
       .respond(response)
       ?.then((send) => send())
-      .catch((thrown: unknown) => exchange.sendError(toFailure(thrown, this.#log)));
+      .catch((thrown: unknown) => exchange.sendError(clientFailure(thrown, this.#log)));
     return true;
   }
 }

@@ -4,12 +4,11 @@ import { isMessage } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import { blockHeaderNames } from "../../domain/block-headers.js";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
-import { Failure } from "../../domain/failure.js";
+import type { Failure } from "../../domain/failure.js";
 import { ForwardingStream, type Method, type ResponseStream } from "../../domain/service.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
 import type { StreamWire } from "../call/server-call.js";
 import { type Exchange, Http1Exchange } from "../connections/exchange.js";
-import type { CallError } from "../errors.js";
 import type { Protocol } from "../request-metrics.js";
 import {
   bodyData,
@@ -117,9 +116,9 @@ export class StreamResponse implements StreamWire {
     return frames.length === 0 || (this.#packer ?? this.#exchange.output).write(frames);
   }
 
-  finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void {
+  finish(error: Failure | undefined, trailers: ReadonlyMap<string, string>): void {
     const exchange = this.#exchange;
-    if (!(error instanceof Failure)) {
+    if (error === undefined) {
       this.#end(undefined, this.#hasTrailers && trailers.size > 0 ? trailers : undefined);
       return;
     }

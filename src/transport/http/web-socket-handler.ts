@@ -2,10 +2,11 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { WebSocket, WebSocketServer } from "ws";
 import { Failure, type FailureCode } from "../../domain/failure.js";
+import { clientFailure } from "../../encoding/status.js";
 import { ServerCall, type StreamWire } from "../call/server-call.js";
 import { eachField } from "../common-headers.js";
 import { closeLingering, rawErrorResponse } from "../connections/raw-sockets.js";
-import { type CallError, HttpFailure, toFailure, unknownPath, urlTooLong } from "../errors.js";
+import { HttpFailure, unknownPath, urlTooLong } from "../errors.js";
 import type { HandlerOptions, TransportLimits } from "../options.js";
 import { errorText, webSocketText } from "./encodings.js";
 import { type RouteMatch, splitTarget } from "./routes.js";
@@ -75,7 +76,7 @@ export class WebSocketHandler {
       }
       checkHandshake(request);
     } catch (thrown) {
-      const refusal = rawErrorResponse(toFailure(thrown, log), common.of(request.headers.origin));
+      const refusal = rawErrorResponse(clientFailure(thrown, log), common.of(request.headers.origin));
       closeLingering(socket, limits.lingerMs, refusal);
       return;
     }
@@ -83,7 +84,7 @@ export class WebSocketHandler {
     try {
       this.#open(request, socket, shake);
     } catch (thrown) {
-      new WebSocketResponse(socket, limits, shake).finish(toFailure(thrown, log));
+      new WebSocketResponse(socket, limits, shake).finish(clientFailure(thrown, log));
     }
   }
 
@@ -231,8 +232,7 @@ class WebSocketResponse implements StreamWire {
   }
 
   /** Errors follow a completed handshake too, because browsers show neither status nor body of a refused one. */
-  finish(error: CallError | undefined): void {
-    const failure = error instanceof Failure ? error : undefined;
+  finish(failure: Failure | undefined): void {
     const last = failure === undefined ? [] : [errorText(failure)];
     const code = failure === undefined ? closedWell : (closeCodes[failure.code] ?? closedByFailure);
     const { breakOffMs, stalledReaderMs } = this.limits;

@@ -6,13 +6,15 @@ import {
 } from "@connectrpc/connect/protocol-connect";
 import { trailerFlag } from "@connectrpc/connect/protocol-grpc-web";
 import type { EncodedResponse } from "../../domain/encoded-response.js";
+import type { Failure } from "../../domain/failure.js";
 import type { Metadata } from "../../domain/metadata.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
+import { toConnectError } from "../../encoding/status.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import type { Framing } from "../call/framing.js";
 import type { HeaderFields } from "../common-headers.js";
 import type { Exchange } from "../connections/exchange.js";
-import { asConnectError, type CallError, errorTrailers, HttpFailure, okTrailers } from "../errors.js";
+import { errorTrailers, HttpFailure, okTrailers } from "../errors.js";
 import { WholeResponse } from "../whole-response.js";
 import { type Fields, FramedResponse } from "./grpc-response.js";
 import type { RpcContentType } from "./rpc-methods.js";
@@ -23,7 +25,7 @@ interface EnvelopedProtocol {
   readonly encodingHeader: string;
   readonly endFlag: number;
   /** The message of the last envelope. */
-  end(error: CallError | undefined, trailers: Fields): Uint8Array;
+  end(error: Failure | undefined, trailers: Fields): Uint8Array;
 }
 
 const grpcWeb: EnvelopedProtocol = {
@@ -39,7 +41,7 @@ const connectStream: EnvelopedProtocol = {
   encodingHeader: "connect-content-encoding",
   endFlag: endStreamFlag,
   end: (error, trailers) => {
-    const connectError = error === undefined ? undefined : asConnectError(error);
+    const connectError = error === undefined ? undefined : toConnectError(error);
     return Buffer.from(JSON.stringify(endStreamToJson(new Headers([...trailers]), connectError, jsonWriteOptions)));
   },
 };
@@ -61,7 +63,7 @@ export class EnvelopedResponse extends FramedResponse {
     this.exchange.start(200, this.#headers(undefined));
   }
 
-  finish(error: CallError | undefined, trailers: Fields): void {
+  finish(error: Failure | undefined, trailers: Fields): void {
     const end = this.#end(error, error === undefined ? trailers : (error.metadata?.trailers ?? new Map()));
     if (this.exchange.hasStarted) this.exchange.end(end);
     else {
@@ -86,7 +88,7 @@ export class EnvelopedResponse extends FramedResponse {
     return end;
   }
 
-  #end(error: CallError | undefined, trailers: Fields): Buffer {
+  #end(error: Failure | undefined, trailers: Fields): Buffer {
     return this.framing.frame(this.#protocol.endFlag, this.#protocol.end(error, trailers));
   }
 
@@ -100,8 +102,8 @@ export class EnvelopedResponse extends FramedResponse {
 }
 
 /** Sends an error as a whole response, in JSON with its own HTTP status. */
-export function sendConnectError(exchange: Exchange, error: CallError, vary?: string): void {
-  const connectError = asConnectError(error);
+export function sendConnectError(exchange: Exchange, error: Failure, vary?: string): void {
+  const connectError = toConnectError(error);
   const body = errorToJsonBytes(connectError, jsonWriteOptions);
   const headers = {
     ...Object.fromEntries(connectError.metadata),
@@ -122,7 +124,7 @@ export class ConnectUnaryResponse extends WholeResponse {
     super(exchange, { codec, contentType: response, name: `connect-${codec}`, vary }, coding);
   }
 
-  override finish(error: CallError): void {
+  override finish(error: Failure): void {
     if (error.metadata !== undefined) this.exchange.addOwn(this.headersOf(error.metadata));
     sendConnectError(this.exchange, error, this.format.vary);
   }

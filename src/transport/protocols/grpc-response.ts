@@ -1,12 +1,13 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import type { Failure } from "../../domain/failure.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
 import type { StreamWire, UnaryWire } from "../call/server-call.js";
 import { type DataHeaders, eachField, withOwn } from "../common-headers.js";
 import type { Exchange, Http2Exchange } from "../connections/exchange.js";
 import { endWithBody } from "../connections/unread-responses.js";
-import { type CallError, errorTrailers, okTrailers } from "../errors.js";
+import { errorTrailers, okTrailers } from "../errors.js";
 import { grpcFields, type RpcContentType } from "./rpc-methods.js";
 
 export type Fields = ReadonlyMap<string, string>;
@@ -43,9 +44,9 @@ export abstract class FramedResponse<E extends Exchange = Exchange> implements U
     return this.exchange.output.write(frames);
   }
 
-  abstract finish(error: CallError | undefined, trailers: Fields): void;
+  abstract finish(error: Failure | undefined, trailers: Fields): void;
 
-  breakOff(error: CallError): void {
+  breakOff(error: Failure): void {
     this.exchange.breakOff(error);
   }
 
@@ -69,7 +70,7 @@ export class GrpcResponse extends FramedResponse<Http2Exchange> {
     if (!isGone) output.respond(this.#headers(headers.size === 0 ? undefined : headers), withTrailers);
   }
 
-  finish(error: CallError | undefined, trailers: Fields): void {
+  finish(error: Failure | undefined, trailers: Fields): void {
     const { isGone, output } = this.exchange;
     if (isGone) return;
     const own = Object.fromEntries(error?.metadata?.trailers ?? trailers);

@@ -8,7 +8,7 @@ import type { ContentCoding } from "../call/content-coding.js";
 import { BidiCall, BodyCall, type CallWire } from "../call/server-call.js";
 import type { HeaderFields } from "../common-headers.js";
 import { type Exchange, Http2Exchange } from "../connections/exchange.js";
-import { errorTrailers, ProtocolError, wrongMethod } from "../errors.js";
+import { errorTrailers, protocolFailure, wrongMethod } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
 import { ConnectUnaryResponse, EnvelopedResponse, sendConnectError } from "./connect-response.js";
 import { GrpcResponse } from "./grpc-response.js";
@@ -125,7 +125,7 @@ export class RpcHandler {
     const call = new Call(served[type.protocol], reading, wire, exchange, timeoutMs);
     follow(exchange, call, kind !== "unary");
     if (codings.refusal !== undefined) call.fail(codings.refusal);
-    if (error !== undefined) call.fail(new ProtocolError("invalid_argument", repeated(error.rawMessage)));
+    if (error !== undefined) call.fail(protocolFailure("invalid_argument", repeated(error.rawMessage)));
     if (call instanceof BidiCall && !call.isDone) call.open();
     return call;
   }
@@ -181,19 +181,16 @@ function timeoutOf({ protocol }: RpcContentType, headers: IncomingHttpHeaders) {
   return parse(value?.toString() ?? null, Number.POSITIVE_INFINITY);
 }
 
-/** The message of a GET. @throws ProtocolError if its escapes or its base64 are malformed */
+/** The message of a GET. @throws Failure if its escapes or its base64 are malformed */
 function messageBytes(query: URLSearchParams, raw: string): Buffer {
   const text = query.get("message") ?? "";
   if (query.get("base64") !== "1") {
     // Bytes that are no text would be replaced, and the message be another one.
     if (isUtf8(raw)) return Buffer.from(text);
-    throw new ProtocolError(
-      "invalid_argument",
-      "message: takes percent escapes of UTF-8 text; send bytes with base64=1",
-    );
+    throw protocolFailure("invalid_argument", "message: takes percent escapes of UTF-8 text; send bytes with base64=1");
   }
   if (/^[A-Za-z0-9_-]*={0,2}$/.test(text)) return Buffer.from(text, "base64url");
-  throw new ProtocolError("invalid_argument", "message: is not URL-safe base64, which base64=1 announces");
+  throw protocolFailure("invalid_argument", "message: is not URL-safe base64, which base64=1 announces");
 }
 
 /** Whether all escapes of a query are whole, and are of text. */
@@ -218,7 +215,7 @@ function isConnect(headers: IncomingHttpHeaders): boolean {
 
 function refuseUnknown(path: string, exchange: Exchange): void {
   const { headers } = exchange;
-  const error = new ProtocolError("unimplemented", `no method is served at ${repeated(path)}`);
+  const error = protocolFailure("unimplemented", `no method is served at ${repeated(path)}`);
   if (!isGrpc(headers)) sendError(exchange, 404, error.code, error.message);
   else send(exchange, 200, { "content-type": headers["content-type"] ?? grpcTypePrefix, ...errorTrailers(error) });
 }

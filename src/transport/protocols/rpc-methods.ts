@@ -1,14 +1,14 @@
 import { createRegistry } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import type { Codec } from "../../domain/encoded-response.js";
-import { repeated } from "../../domain/failure.js";
+import { type Failure, repeated } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Method } from "../../domain/service.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
 import { type ContentCoding, chooseCoding, contentCodings, preferenceLengthMax } from "../call/content-coding.js";
 import { decodeBinary, jsonDecoder, type RequestDecoder, rememberingRequests } from "../call/framing.js";
 import type { ServedMethod } from "../call/server-call.js";
-import { ProtocolError } from "../errors.js";
+import { protocolFailure } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
 
 /** A method as served over the RPC protocols. */
@@ -113,7 +113,7 @@ export interface Codings {
   readonly request: ContentCoding | undefined;
   readonly response: ContentCoding | undefined;
   /** The request's compression is not supported. */
-  readonly refusal?: ProtocolError;
+  readonly refusal?: Failure;
 }
 
 const none: Codings = { request: undefined, response: undefined };
@@ -152,7 +152,7 @@ function unknownCoding(name: string, { accepted }: CodingFields): Codings {
   const known = contentCodings.join(",");
   const metadata = { headers: new Map([[accepted, known]]), trailers: new Map<string, string>() };
   const message = `unknown compression "${repeated(name)}": supported encodings are ${known}`;
-  return { ...none, refusal: new ProtocolError("unimplemented", message, metadata) };
+  return { ...none, refusal: protocolFailure("unimplemented", message, { metadata }) };
 }
 
 function isCoding(name: string): name is ContentCoding {
