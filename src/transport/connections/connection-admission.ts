@@ -17,14 +17,31 @@ export const earlyCancelMs = 5_000;
 export const cancellingClientsMax = 8_192;
 
 /** Retry delay for a client that cancelled too many calls. It is certain to be admitted then. */
-const retryMs = exceededSecondsMax * 1_000;
+const cancelRetryMs = exceededSecondsMax * 1_000;
 
-/** The failure of calls from a client that cancelled too many. */
-export function tooManyCancelledCalls(): Failure {
-  const message =
-    "this client cancels calls, or sends header fields, faster than one address may; keep calls open, or ask less often";
-  return new Failure("resource_exhausted", message, { reason: "TOO_MANY_CANCELLED_CALLS", retryAfterMs: retryMs });
-}
+/** Retry delay for a client of which there are too many connections, or in all. */
+const connectionRetryMs = 5_000;
+
+/** Why connections are refused. Made once each: thousands of connections per second may be refused. */
+export const connectionRefusals = {
+  TOO_MANY_CONNECTIONS: unavailable(
+    "this server has as many connections as it can; try again",
+    "TOO_MANY_CONNECTIONS",
+    connectionRetryMs,
+  ),
+  TOO_MANY_CONNECTIONS_OF_CLIENT: new Failure(
+    "resource_exhausted",
+    "this client has as many connections open as one address may; close some",
+    { reason: "TOO_MANY_CONNECTIONS_OF_CLIENT", retryAfterMs: connectionRetryMs },
+  ),
+  TOO_MANY_CANCELLED_CALLS: new Failure(
+    "resource_exhausted",
+    "this client cancels calls, or sends header fields, faster than one address may; keep calls open, or ask less often",
+    { reason: "TOO_MANY_CANCELLED_CALLS", retryAfterMs: cancelRetryMs },
+  ),
+};
+
+type RefusalReason = keyof typeof connectionRefusals;
 
 /**
  * Counts each client's early cancellations over all its connections. A cancelled call costs as much as a response and
@@ -50,7 +67,7 @@ export class CancelledCalls {
 
   /** Whether any client may be beyond the limit. False: {@link exceededBy} need not be called. */
   get anyExceeded(): boolean {
-    return this.#exceededMs !== undefined && performance.now() - this.#exceededMs <= retryMs;
+    return this.#exceededMs !== undefined && performance.now() - this.#exceededMs <= cancelRetryMs;
   }
 
   /** Counts an early cancellation. False: the client is beyond the limit. */
@@ -93,7 +110,7 @@ export class ConnectionAdmission {
   readonly #byClient = new Map<string, number>();
   #onClosed = (): void => {};
   /** Connections refused since the start. */
-  readonly refused = new Map<RefusalReason, number>(connectionRefusals.map((reason) => [reason, 0]));
+  readonly refused = new Map<string, number>(Object.keys(connectionRefusals).map((reason) => [reason, 0]));
 
   constructor(
     private readonly options: PortOptions,
@@ -164,21 +181,8 @@ export class ConnectionAdmission {
   }
 }
 
-/** Retry delay for a client whose connection was refused. */
-const connectionRetryMs = 5_000;
-
 /** How long a refused client may take to reveal its protocol, and then to read the reason. */
 const refusalMs = 1_000;
-
-/** The reasons for refusing connections. */
-const connectionRefusals = [
-  "TOO_MANY_CONNECTIONS",
-  "TOO_MANY_CONNECTIONS_OF_CLIENT",
-  "TOO_MANY_CANCELLED_CALLS",
-] as const;
-
-/** One of {@link connectionRefusals}. */
-type RefusalReason = (typeof connectionRefusals)[number];
 
 /**
  * Refuses a connection without TLS, with a reason: HTTP/1.1 gets 503 or 429, HTTP/2 gets GOAWAY with ENHANCE_YOUR_CALM.
@@ -188,30 +192,10 @@ export function refuseConnection(socket: Socket, reason: RefusalReason): void {
   peekPreface(socket, refusalMs, (http2) => {
     socket.on("error", ignore);
     socket.setTimeout(refusalMs);
-    closeLingering(socket, refusalMs, http2 ? goAway : responseOf(reason));
-  });
-}
-
-/** Made once each: thousands of connections per second may be refused. */
-const responses = new Map<RefusalReason, Buffer>();
-
-function responseOf(reason: RefusalReason): Buffer {
-  let response = responses.get(reason);
-  if (response === undefined) {
     // Nothing was read, so the origin of the page that asks is not known.
-    response = rawErrorResponse(failureOf(reason), ["access-control-allow-origin", "*"]);
-    responses.set(reason, response);
-  }
-  return response;
-}
-
-function failureOf(reason: RefusalReason): Failure {
-  if (reason === "TOO_MANY_CONNECTIONS") {
-    return unavailable("this server has as many connections as it can; try again", reason, connectionRetryMs);
-  }
-  if (reason === "TOO_MANY_CANCELLED_CALLS") return tooManyCancelledCalls();
-  const message = "this client has as many connections open as one address may; close some";
-  return new Failure("resource_exhausted", message, { reason, retryAfterMs: connectionRetryMs });
+    const common = ["access-control-allow-origin", "*"];
+    closeLingering(socket, refusalMs, http2 ? goAway : rawErrorResponse(connectionRefusals[reason], common));
+  });
 }
 
 /** The peer may disconnect meanwhile. */

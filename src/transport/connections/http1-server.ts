@@ -5,7 +5,7 @@ import { quotaKey } from "../../domain/client-address.js";
 import type { Failure } from "../../domain/failure.js";
 import { tooManyOfClient } from "../call/event-loop.js";
 import { HttpFailure, wrongMethod } from "../errors.js";
-import { type CancelledCalls, earlyCancelMs, tooManyCancelledCalls } from "./connection-admission.js";
+import { type CancelledCalls, connectionRefusals, earlyCancelMs } from "./connection-admission.js";
 import { Http1Exchange, type PortOptions } from "./exchange.js";
 import { type ConnectionEvents, Http1Connection, type Http1Handler } from "./http1-connection.js";
 import { closeLingering, headerRefusal, malformedRequest, rawErrorResponse, unmetExpectation } from "./raw-sockets.js";
@@ -166,7 +166,8 @@ export class Http1Server {
     const { clients } = this.#options;
     const { remoteAddress = "" } = request.socket;
     if (!this.#cancelled.anyExceeded || !clients.isProxy(remoteAddress)) return undefined;
-    return this.#cancelled.exceededBy(this.#clientOf(request, remoteAddress)) ? tooManyCancelledCalls() : undefined;
+    const isExceeded = this.#cancelled.exceededBy(this.#clientOf(request, remoteAddress));
+    return isExceeded ? connectionRefusals.TOO_MANY_CANCELLED_CALLS : undefined;
   }
 
   /** Any upgrade other than a WebSocket handshake is parsed again without the header, which a server may ignore. */
