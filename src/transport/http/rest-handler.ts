@@ -133,15 +133,10 @@ function operations({ metricsText, status, readiness }: HandlerOptions): Readonl
   return served;
 }
 
-/** Requests share the bytes of a text, and a text while it is made. */
+/** Requests share the bytes of a text that is being made. */
 function sharedBytes(metricsText: MetricsText): () => Promise<Buffer> {
-  let shared = { text: "", bytes: Buffer.alloc(0) };
   let making: Promise<Buffer> | undefined;
-  const make = async (): Promise<Buffer> => {
-    const text = await metricsText.metrics();
-    if (text !== shared.text) shared = { text, bytes: Buffer.from(text) };
-    return shared.bytes;
-  };
+  const make = async (): Promise<Buffer> => Buffer.from(await metricsText.metrics());
   return () => {
     making ??= make().finally(() => {
       making = undefined;

@@ -175,10 +175,9 @@ function needsHttp2({ protocol }: RpcContentType, { kind }: Method): boolean {
 
 /** The client's time limit, counted from now. */
 function timeoutOf({ protocol }: RpcContentType, headers: IncomingHttpHeaders) {
-  const isConnectCall = protocol === "connect";
-  const value = headers[isConnectCall ? "connect-timeout-ms" : "grpc-timeout"];
-  const parse = isConnectCall ? connectProtocol.parseTimeout : grpcProtocol.parseTimeout;
-  return parse(value?.toString() ?? null, Number.POSITIVE_INFINITY);
+  const { parseTimeout } = protocol === "connect" ? connectProtocol : grpcProtocol;
+  const value = headers[protocol === "connect" ? "connect-timeout-ms" : "grpc-timeout"];
+  return parseTimeout(value?.toString() ?? null, Number.POSITIVE_INFINITY);
 }
 
 /** The message of a GET. @throws Failure if its escapes or its base64 are malformed */
