@@ -7,15 +7,12 @@ const forwardedEntriesMax = 20;
 /** Addresses whose trust is cached: checking one costs 3 µs, twice per request. */
 const rememberedVerdictsMax = 4_096;
 
-/** What is in front of the IPv4 address of an IPv4-mapped IPv6 address. */
-const mappedPrefixBits = 96;
-
 /**
  * Determines the client addresses that quotas and logs use. The client is the peer of the connection, unless that is a
  * trusted proxy: then `X-Forwarded-For` names it. IPv4-mapped addresses become IPv4.
  */
 export class ClientAddresses {
-  /** Undefined: no proxy is trusted. */
+  /** Undefined: no proxy is trusted. IPv4-mapped addresses are in the networks of their IPv4 address, and vice versa. */
   readonly #trusted: BlockList | undefined;
   readonly #verdicts = new Map<string, boolean>();
 
@@ -23,10 +20,7 @@ export class ClientAddresses {
     if (trustedProxies.length === 0) return;
     this.#trusted = new BlockList();
     for (const { address, prefixBits } of trustedProxies) {
-      const plain = canonical(address) ?? address;
-      const isMapped = isIP(address) === 6 && isIP(plain) === 4 && prefixBits >= mappedPrefixBits;
-      if (isMapped) this.#trusted.addSubnet(plain, prefixBits - mappedPrefixBits, "ipv4");
-      else this.#trusted.addSubnet(address, prefixBits, isIP(address) === 6 ? "ipv6" : "ipv4");
+      this.#trusted.addSubnet(address, prefixBits, isIP(address) === 6 ? "ipv6" : "ipv4");
     }
   }
 
@@ -46,9 +40,8 @@ export class ClientAddresses {
     if (this.#trusted === undefined) return false;
     let isProxy = this.#verdicts.get(address);
     if (isProxy === undefined) {
-      const plain = plainAddress(address);
-      const family = isIP(plain);
-      isProxy = family !== 0 && this.#trusted.check(plain, family === 6 ? "ipv6" : "ipv4");
+      const family = isIP(address);
+      isProxy = family !== 0 && this.#trusted.check(address, family === 6 ? "ipv6" : "ipv4");
       if (this.#verdicts.size >= rememberedVerdictsMax) this.#verdicts.clear();
       this.#verdicts.set(address, isProxy);
     }
