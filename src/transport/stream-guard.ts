@@ -2,6 +2,7 @@ import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import { quotaKey } from "../domain/client-address.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable } from "../domain/failure.js";
+import { HeldBytes } from "../domain/held-bytes.js";
 import {
   type Api,
   type BidiMethod,
@@ -35,15 +36,15 @@ export class StreamGuard {
   readonly #limits: TransportLimits;
   readonly #log: Log;
   readonly #open = new Set<GuardedStream>();
-  readonly #byAddress = new Map<string, number>();
+  readonly #admitted: HeldBytes;
   readonly #sweep: NodeJS.Timeout;
-  #admitted = 0;
   #draining = false;
   #ended = false;
 
   constructor(api: Api, limits: TransportLimits, log: Log) {
     this.#limits = limits;
     this.#log = log;
+    this.#admitted = countStreams(limits);
     this.api = api.map((method) => (method.kind === "unary" ? method : this.#guard(method)));
     this.#sweep = setInterval(() => this.#endStalled(), Math.min(sweepIntervalMs, limits.stalledReaderMs));
     this.#sweep.unref();
@@ -77,12 +78,11 @@ export class StreamGuard {
   ): ResponseStream | Promise<ResponseStream> {
     const quota = quotaKey(clientAddress);
     if (this.#ended || (this.#draining && kind === "subscription")) throw drainFailure();
-    this.#check(quota);
-    this.#count(quota, 1);
+    this.#admitted.add(quota, 1);
     const watched = (inner: ResponseStream): ResponseStream => {
       const stream: GuardedStream = new GuardedStream(inner, kind, clientAddress, () => {
         this.#open.delete(stream);
-        this.#count(quota, -1);
+        this.#admitted.remove(quota, 1);
       });
       this.#open.add(stream);
       // The drain began while it was being opened.
@@ -93,32 +93,13 @@ export class StreamGuard {
       const opened = open();
       if (!(opened instanceof Promise)) return watched(opened);
       return opened.then(watched, (thrown: unknown) => {
-        this.#count(quota, -1);
+        this.#admitted.remove(quota, 1);
         throw thrown;
       });
     } catch (thrown) {
-      this.#count(quota, -1);
+      this.#admitted.remove(quota, 1);
       throw thrown;
     }
-  }
-
-  #check(address: string): void {
-    const { streamsMax, streamsPerAddressMax } = this.#limits;
-    if (this.#admitted >= streamsMax) {
-      throw unavailable("this server serves as many streams as it can", "TOO_MANY_STREAMS", streamRetryMs);
-    }
-    if (streamsPerAddressMax > 0 && (this.#byAddress.get(address) ?? 0) >= streamsPerAddressMax) {
-      const message = `this client has ${streamsPerAddressMax} streams open, as many as one address may; close some`;
-      const parts = { reason: "TOO_MANY_STREAMS_OF_CLIENT", retryAfterMs: streamRetryMs };
-      throw new Failure("resource_exhausted", message, parts);
-    }
-  }
-
-  #count(address: string, by: 1 | -1): void {
-    this.#admitted += by;
-    const streams = (this.#byAddress.get(address) ?? 0) + by;
-    if (streams === 0) this.#byAddress.delete(address);
-    else this.#byAddress.set(address, streams);
   }
 
   #endStalled(): void {
@@ -136,6 +117,19 @@ export class StreamGuard {
       this.#log.warn({ client, streams, stalledReaderMs }, "ended streams whose reader takes nothing");
     }
   }
+}
+
+function countStreams({ streamsMax, streamsPerAddressMax }: TransportLimits): HeldBytes {
+  return new HeldBytes({
+    ofClientMax: streamsPerAddressMax === 0 ? Number.POSITIVE_INFINITY : streamsPerAddressMax,
+    inAllMax: streamsMax,
+    ofClient: (streams) => {
+      const message = `this client has ${streams} streams open, as many as one address may; close some`;
+      const parts = { reason: "TOO_MANY_STREAMS_OF_CLIENT", retryAfterMs: streamRetryMs };
+      return new Failure("resource_exhausted", message, parts);
+    },
+    inAll: () => unavailable("this server serves as many streams as it can", "TOO_MANY_STREAMS", streamRetryMs),
+  });
 }
 
 function drainFailure(): Failure {

@@ -1,4 +1,4 @@
-import { Failure } from "../../domain/failure.js";
+import { Failure, unavailable } from "../../domain/failure.js";
 import { HeldBytes, heldRetryMs } from "../../domain/held-bytes.js";
 import { WorkPacer } from "../../domain/work-pacer.js";
 
@@ -86,7 +86,7 @@ export const heldRequests = new HeldBytes({
   ofClientMax: requestBytesPerClientMax,
   inAllMax: requestBytesMax,
   ofClient: tooManyOfClient,
-  inAll: { message: "this server holds as many requests as it can", reason: "TOO_MANY_REQUESTS_HELD" },
+  inAll: () => unavailable("this server holds as many requests as it can", "TOO_MANY_REQUESTS_HELD", heldRetryMs),
 });
 
 /** RESOURCE_EXHAUSTED: a client has sent more than it may before it has responses. */

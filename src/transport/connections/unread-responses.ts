@@ -1,7 +1,7 @@
 import type { Http2Stream } from "node:http2";
 import type { Writable } from "node:stream";
 import { quotaKey } from "../../domain/client-address.js";
-import { Failure } from "../../domain/failure.js";
+import { Failure, unavailable } from "../../domain/failure.js";
 import { HeldBytes, heldRetryMs } from "../../domain/held-bytes.js";
 
 /**
@@ -21,10 +21,8 @@ export const unreadBytesMax = 536_870_912;
 
 /** Counts bytes of responses that readers have not taken. A single response may exceed both limits, in bytes. */
 export function countUnread(ofClientMax: number, inAllMax: number): HeldBytes {
-  const inAll = {
-    message: "this server holds as many unread responses as it can",
-    reason: "TOO_MANY_UNREAD_RESPONSES",
-  };
+  const message = "this server holds as many unread responses as it can";
+  const inAll = () => unavailable(message, "TOO_MANY_UNREAD_RESPONSES", heldRetryMs);
   return new HeldBytes({ ofClientMax, inAllMax, ofClient: tooManyOfClient, inAll });
 }
 
