@@ -58,12 +58,10 @@ export const defaultTransportLimits = {
    * need half of the default. JSON of that size takes up to 40 ms to decode, which blocks the process.
    */
   requestBodyBytesMax: 262_144,
-  /** Requests of one stream of requests; beyond it, like beyond the next two, RESOURCE_EXHAUSTED. */
+  /** Requests of one stream of requests; beyond it, like beyond the next, RESOURCE_EXHAUSTED. */
   streamedRequestsMax: 1_000,
   /** A message of a stream of requests, both compressed and decompressed. Questions about definitions are short. */
   streamedRequestBytesMax: 65_536,
-  /** Requests of one stream that wait for the responses before them to be read, in bytes. */
-  pendingRequestBytesMax: 1_048_576,
   /** How long a stream of requests may be silent when all of them have their response. */
   requestStreamIdleMs: 30_000,
   /** From the first byte of a request, or from connecting, to the end of its headers. */

@@ -75,7 +75,7 @@ export const largeMessagesPerClientMax = 64;
 /** Decodes large messages in turn, with turns between client addresses. Other work of the process runs in between. */
 export const largeMessages = new WorkPacer();
 
-/** Requests of one client address that are held while they arrive, or wait to be decoded, in bytes. */
+/** Requests of one client address that are held while they arrive, or wait for their turn or a reader, in bytes. */
 export const requestBytesPerClientMax = 33_554_432;
 
 /** The same of all clients of a process, in bytes. */

@@ -529,10 +529,9 @@ export class BidiCall extends ServerCall {
   }
 }
 
-/** Requests that wait to be taken, within the limits of {@link TransportLimits}. */
+/** Requests that wait to be taken. Their bytes count as held for the client. */
 class ArrivingRequests implements RequestStream {
   #waiting: ArrivedMessage[] = [];
-  #waitingBytes = 0;
   #count = 0;
   /** The turn of the next request. */
   #turn: "none" | "awaited" | "given" = "none";
@@ -576,7 +575,6 @@ class ArrivingRequests implements RequestStream {
     const next = this.#turn === "given" ? this.#waiting.shift() : undefined;
     if (next === undefined) return undefined;
     this.#turn = "none";
-    this.#waitingBytes -= next.bytes.length;
     this.held.remove(next.bytes.length);
     this.#idle?.refresh();
     return this.decode(next);
@@ -584,14 +582,10 @@ class ArrivingRequests implements RequestStream {
 
   /** @throws Failure if it is one too many */
   add(message: ArrivedMessage): void {
-    const { streamedRequestsMax, pendingRequestBytesMax } = this.limits;
+    const { streamedRequestsMax } = this.limits;
     this.#count++;
-    this.#waitingBytes += message.bytes.length;
     if (this.#count > streamedRequestsMax) {
       throw exhausted("TOO_MANY_REQUESTS", `a stream takes ${streamedRequestsMax} requests; open another`);
-    }
-    if (this.#waitingBytes > pendingRequestBytesMax) {
-      throw exhausted("TOO_MANY_REQUESTS", `more than ${pendingRequestBytesMax} bytes of requests wait; read first`);
     }
     // A copy: the chunk may be larger by far.
     this.#waiting.push({ ...message, bytes: Buffer.from(message.bytes) });

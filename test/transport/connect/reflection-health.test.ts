@@ -18,6 +18,7 @@ import {
   ServerReflectionResponseSchema,
 } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { ServerReflection as AlphaReflection } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
+import { heldRequests, requestBytesPerClientMax } from "../../../src/transport/call/event-loop.js";
 import { envelope } from "../../../src/transport/call/framing.js";
 import { BidiCall } from "../../../src/transport/call/server-call.js";
 import type { TransportLimits } from "../../../src/transport/options.js";
@@ -296,7 +297,10 @@ describe("reflection keeps to limits", () => {
   });
 
   test("on requests that wait for a reader", async () => {
-    const own = await limited({ pendingRequestBytesMax: 10_000, breakOffMs: 50 });
+    const own = await limited({ breakOffMs: 50 });
+    const others = requestBytesPerClientMax - 10_000;
+    heldRequests.add("127.0.0.1", others);
+    onTestFinished(() => heldRequests.remove("127.0.0.1", others));
     const asked = envelope(0, toBinary(RequestSchema, create(RequestSchema, { host: "x".repeat(2_000) })));
     // The first responses are written, and wait: Node's streams hold 16 or, since Node 22, 64 KiB.
     const files = envelope(0, toBinary(RequestSchema, create(RequestSchema, question)));
