@@ -131,8 +131,8 @@ export const defaultTransportLimits = {
   webSocketMessageBytesMax: 4_096,
   /** Fragments of a message from a WebSocket client. */
   webSocketFragmentsMax: 100,
-  /** Messages a WebSocket client may send between two pings. */
-  webSocketMessagesPerPingMax: 100,
+  /** Bytes a WebSocket client may send between two pings. Pings and empty fragments cost as much as messages. */
+  webSocketBytesPerPingMax: 409_600,
   /** How long a peer may take to read the end of a stream that failed, before it is cut off. */
   breakOffMs: 5_000,
 };

@@ -30,7 +30,6 @@ const closedByPolicy = 1008;
 interface Peer {
   readonly socket: Socket;
   heardAtMs: number;
-  messagesSincePing: number;
   bytesSincePing: number;
 }
 
@@ -120,9 +119,8 @@ export class WebSocketHandler {
 
   /** Messages of clients are ignored, up to a limit. */
   #watch(webSocket: WebSocket, socket: Socket): void {
-    const { webSocketMessagesPerPingMax, webSocketMessageBytesMax, lingerMs } = this.#options.limits;
-    const bytesMax = webSocketMessagesPerPingMax * webSocketMessageBytesMax;
-    const peer = { socket, heardAtMs: performance.now(), messagesSincePing: 0, bytesSincePing: 0 };
+    const { webSocketBytesPerPingMax, lingerMs } = this.#options.limits;
+    const peer = { socket, heardAtMs: performance.now(), bytesSincePing: 0 };
     this.#peers.set(webSocket, peer);
     webSocket.on("pong", () => {
       peer.heardAtMs = performance.now();
@@ -145,14 +143,10 @@ export class WebSocketHandler {
       if (!socket.writableNeedDrain) respond();
     });
     socket.on("drain", respond);
-    webSocket.on("message", () => {
-      peer.messagesSincePing++;
-      if (peer.messagesSincePing === webSocketMessagesPerPingMax + 1) refuse();
-    });
-    // Pings and empty fragments are not messages, but cost work too.
+    // Not messages: pings and empty fragments cost work too.
     socket.on("data", (chunk: Buffer) => {
       peer.bytesSincePing += chunk.length;
-      if (peer.bytesSincePing > bytesMax) refuse();
+      if (peer.bytesSincePing > webSocketBytesPerPingMax) refuse();
     });
     // The client broke the protocol, and was sent a close frame.
     webSocket.on("error", () => closeLingering(socket, lingerMs));
@@ -162,7 +156,6 @@ export class WebSocketHandler {
   #ping(): void {
     const silentBefore = performance.now() - this.#options.limits.peerSilenceMaxMs;
     for (const [webSocket, peer] of this.#peers) {
-      peer.messagesSincePing = 0;
       peer.bytesSincePing = 0;
       if (peer.heardAtMs < silentBefore) webSocket.terminate();
       else if (peer.socket.writable) webSocket.ping();

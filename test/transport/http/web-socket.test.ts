@@ -11,7 +11,7 @@ import { serveFake } from "../serve-fake.js";
 
 const path = "/api/v2/stream/markets/depth/updates";
 
-const limits = { breakOffMs: 100, peerPingIntervalMs: 50, webSocketMessagesPerPingMax: 5 };
+const limits = { breakOffMs: 100, peerPingIntervalMs: 50, webSocketBytesPerPingMax: 20_000 };
 
 let server: RunningServer;
 let service: FakeService;
@@ -160,7 +160,7 @@ test("messages from the client are ignored, within bounds", async () => {
   await expect.poll(() => polite.messages.length).toBe(1);
   polite.client.close();
   const chatty = await connect();
-  for (let i = 0; i < 20; i++) chatty.client.send("hello");
+  for (let i = 0; i < 20; i++) chatty.client.send("x".repeat(2_000));
   expect(await chatty.closed).toEqual({ code: 1008, reason: "TOO_MANY_MESSAGES" });
   const verbose = await connect();
   verbose.client.send("x".repeat(5_000));
