@@ -5,16 +5,20 @@ export interface Network {
 }
 
 /** What begins an IPv4 address as a socket of IPv6 prints it. */
-export const mappedPrefix = "::ffff:";
+const mappedPrefix = "::ffff:";
+
+/** The IPv4 address of an IPv4-mapped one, which a listener for both prints; any other text unchanged. */
+export function plainAddress(address: string): string {
+  return address.startsWith(mappedPrefix) && address.includes(".") ? address.slice(mappedPrefix.length) : address;
+}
 
 /**
  * The key by which quotas count: an IPv4 address, or the /64 network of an IPv6 address, because a client usually has a
  * whole /64. Takes an address as sockets print it; other text is returned unchanged.
  */
-export function quotaKey(address: string): string {
+export function quotaKey(socketAddress: string): string {
+  const address = plainAddress(socketAddress);
   if (!address.includes(":")) return address;
-  // An IPv4 client of a listener for both.
-  if (address.startsWith(mappedPrefix) && address.includes(".")) return address.slice(mappedPrefix.length);
   const [head = "", tail] = address.split("::");
   const groups = head === "" ? [] : head.split(":");
   if (tail !== undefined) {

@@ -20,7 +20,8 @@ const exposedHeaders = [
   ...blockHeaderNames,
 ];
 
-const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
+/** Those of {@link blockHeaderNames}. */
+export const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
 
 /**
  * The headers with those of a metadata, which pages of other origins may read too. A response with metadata comes from

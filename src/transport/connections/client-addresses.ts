@@ -1,5 +1,5 @@
 import { BlockList, isIP, SocketAddress } from "node:net";
-import { mappedPrefix, type Network } from "../../domain/client-address.js";
+import { type Network, plainAddress } from "../../domain/client-address.js";
 
 /** Entries of `X-Forwarded-For` that are examined, from the right. */
 const forwardedEntriesMax = 20;
@@ -56,11 +56,6 @@ export class ClientAddresses {
     }
     return address;
   }
-}
-
-/** The IPv4 address of an IPv4-mapped one; any other text unchanged. */
-function plainAddress(address: string): string {
-  return address.startsWith(mappedPrefix) && address.includes(".") ? address.slice(mappedPrefix.length) : address;
 }
 
 /** The canonical text of an address; undefined if the text is not an IP address. */

@@ -2,12 +2,12 @@ import type { Socket } from "node:net";
 import type { Transform } from "node:stream";
 import { isMessage } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
-import { blockHeaderNames } from "../../domain/block-headers.js";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import { ForwardingStream, type Method, type ResponseStream } from "../../domain/service.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
 import type { StreamWire } from "../call/server-call.js";
+import { blockNames } from "../common-headers.js";
 import { type Exchange, Http1Exchange } from "../connections/exchange.js";
 import type { Protocol } from "../request-metrics.js";
 import {
@@ -20,8 +20,6 @@ import {
 } from "./encodings.js";
 import type { BoundRequest } from "./query-parameters.js";
 import { isHttpBody } from "./routes.js";
-
-const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
 
 /**
  * The response to a GET of a server-streaming method: JSON lines, server-sent events, or the file itself. A failure
