@@ -52,8 +52,6 @@ export class CancelledCalls {
   readonly #perSecondMax: number;
   /** By client, in order of their last cancellation. */
   readonly #limits = new Map<string, RateLimit>();
-  /** When a client was last beyond the limit, in `performance.now()` time. Undefined: never. */
-  #exceededMs: number | undefined;
 
   constructor(limits: Pick<TransportLimits, "cancelledCallBurstMax" | "cancelledCallsPerSecondMax">) {
     this.#burstMax = limits.cancelledCallBurstMax;
@@ -65,11 +63,6 @@ export class CancelledCalls {
     return this.#limits.size;
   }
 
-  /** Whether any client may be beyond the limit. False: {@link exceededBy} need not be called. */
-  get anyExceeded(): boolean {
-    return this.#exceededMs !== undefined && performance.now() - this.#exceededMs <= cancelRetryMs;
-  }
-
   /** Counts an early cancellation. False: the client is beyond the limit. */
   allows(client: string): boolean {
     const limit = this.#limits.get(client) ?? new RateLimit(this.#burstMax, this.#perSecondMax);
@@ -77,9 +70,7 @@ export class CancelledCalls {
     this.#limits.set(client, limit);
     const [oldest] = this.#limits.keys();
     if (oldest !== undefined && this.#limits.size > cancellingClientsMax) this.#limits.delete(oldest);
-    const allowed = limit.allows();
-    if (!allowed) this.#exceededMs = performance.now();
-    return allowed;
+    return limit.allows();
   }
 
   /** How much the client has used of what it may cancel at once; see {@link RateLimit.usedShare}. */

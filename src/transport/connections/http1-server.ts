@@ -102,7 +102,8 @@ export class Http1Server {
         const exchange = new Http1Exchange(request, response, this.#options);
         const invalid = headerRefusal(request.rawHeaders, limits);
         if (invalid !== undefined) response.shouldKeepAlive = false;
-        const refusal = invalid ?? this.#refusalOf(request) ?? unmetExpectation(request.headers.expect);
+        const refusal =
+          invalid ?? this.#refusalOf(request, exchange.clientAddress) ?? unmetExpectation(request.headers.expect);
         if (refusal === undefined) serve(exchange);
         else exchange.sendError(refusal);
         // Nobody reads the body, which would be kept until the response ends. A request without one has nothing to read.
@@ -154,7 +155,7 @@ export class Http1Server {
    * Why a request with valid header fields is refused. One reason is that a proxy's client cancels too many calls;
    * other clients have their connections refused.
    */
-  #refusalOf(request: IncomingMessage): Failure | undefined {
+  #refusalOf(request: IncomingMessage, clientAddress: string): Failure | undefined {
     const { host } = request.headers;
     if (host === undefined && request.httpVersion === "1.1") {
       return new HttpFailure(400, "invalid_argument", "HOST_MISSING", "an HTTP/1.1 request must have a Host header");
@@ -163,18 +164,17 @@ export class Http1Server {
     if (host !== undefined && !/^[\w.~!$&'()*+,;=%:[\]-]*$/.test(host)) {
       return new HttpFailure(400, "invalid_argument", "HOST_INVALID", "the Host header must be a host, or host:port");
     }
-    const { clients } = this.#options;
-    const { remoteAddress = "" } = request.socket;
-    if (!this.#cancelled.anyExceeded || !clients.isProxy(remoteAddress)) return undefined;
-    const isExceeded = this.#cancelled.exceededBy(this.#clientOf(request, remoteAddress));
+    const isProxied = this.#options.clients.isProxy(request.socket.remoteAddress ?? "");
+    const isExceeded = isProxied && this.#cancelled.exceededBy(quotaKey(clientAddress));
     return isExceeded ? connectionRefusals.TOO_MANY_CANCELLED_CALLS : undefined;
   }
 
   /** Any upgrade other than a WebSocket handshake is parsed again without the header, which a server may ignore. */
   #upgrade(request: IncomingMessage, rest: Buffer): void {
     const { socket, method, httpVersion, headers } = request;
-    const { limits } = this.#options;
-    const refusal = headerRefusal(request.rawHeaders, limits) ?? this.#refusalOf(request);
+    const { limits, clients } = this.#options;
+    const clientAddress = clients.of(socket.remoteAddress, headers["x-forwarded-for"]);
+    const refusal = headerRefusal(request.rawHeaders, limits) ?? this.#refusalOf(request, clientAddress);
     if (refusal !== undefined) {
       closeLingering(socket, limits.lingerMs, rawErrorResponse(refusal, this.#options.common.of(headers.origin)));
       return;
