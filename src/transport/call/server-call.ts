@@ -565,12 +565,14 @@ class ArrivingRequests implements RequestStream {
   take(): Message | undefined {
     if (this.#turn === "none" && this.#waiting.length > 0) {
       this.#turn = "awaited";
+      let isTaking = true;
       const go = (): void => {
         this.#turn = "given";
-        this.#listener();
+        if (!isTaking) this.#listener();
       };
       // The turn may be given at once.
       this.#leave = streamedRequests.push(go, 0, this.held.client);
+      isTaking = false;
     }
     const next = this.#turn === "given" ? this.#waiting.shift() : undefined;
     if (next === undefined) return undefined;
