@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { Code, ConnectError } from "@connectrpc/connect";
+import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 import { decimalsOf, type Scale } from "../../clients/typescript/src/decimals.js";
 import { checkPrices } from "../../clients/typescript/src/depth-reader.js";
 import { nodesOf } from "../../clients/typescript/src/pages.js";
@@ -85,7 +85,7 @@ export class RecentTrades {
     throw new ConnectError("the stream of trades ended", Code.Unavailable);
   }
 
-  /** The newest trades up to a block. None if it is not known that they have the decimals of now. */
+  /** The newest trades up to a block, of those that are known to have the decimals of now. */
   async #list(height: bigint, scale: Scale, signal: AbortSignal): Promise<readonly Trade[]> {
     const { client } = this.#server;
     const marketId = this.#marketId;
@@ -96,18 +96,30 @@ export class RecentTrades {
       ({ cursor }) => decode("cursor", cursor) >> positionBits <= height,
     );
     const trades = nodesOf(listed);
-    const oldest = trades.at(-1);
-    if (oldest === undefined) return [];
     checkPrices(marketId, trades.map(levelOf));
+    // The oldest one first: decimals seldom change.
+    let ofNow = 0;
+    for (let [end, at] = [trades.length, trades.length - 1]; ofNow < end; at = (ofNow + end) >> 1) {
+      if (await this.#hasScale(trades[at]?.timestamp ?? 0n, scale, options)) ofNow = at + 1;
+      else end = at;
+    }
+    return trades.slice(0, ofNow);
+  }
+
+  /** Whether the market is known to have had these decimals at a time. */
+  async #hasScale(timestamp: bigint, scale: Scale, options: CallOptions): Promise<boolean> {
     try {
-      const before = await client.getMarketDepthAt({ marketId, timestamp: oldest.timestamp, maxDepth: 1n }, options);
+      const before = await this.#server.client.getMarketDepthAt(
+        { marketId: this.#marketId, timestamp, maxDepth: 1n },
+        options,
+      );
       const [then, now] = [decimalsOf(before), decimalsOf(scale)];
-      return then.price === now.price && then.size === now.size ? trades : [];
+      return then.price === now.price && then.size === now.size;
     } catch (thrown) {
       const error = ConnectError.from(thrown);
       if (isTransient(error)) throw error;
       // That time is not kept.
-      return [];
+      return false;
     }
   }
 }

@@ -1,7 +1,7 @@
 import type { ConnectRouter, ConnectRouterOptions, HandlerContext } from "@connectrpc/connect";
 import { openApi } from "../api/open-api.js";
 import { jsonWriteOptions } from "../encoding/json-encoder.js";
-import { createLog } from "../telemetry/log.js";
+import { createLog, logLevels } from "../telemetry/log.js";
 import { createMetrics } from "../telemetry/metrics.js";
 import { registerRoutes } from "./routes.js";
 
@@ -47,7 +47,11 @@ export interface Marketd {
  * or if the server refuses the user
  */
 export async function openMarketd(options: MarketdOptions): Promise<Marketd> {
-  const { database, logLevel = "warn", clientAddress = () => "" } = options;
+  const { database, logLevel = "warn", clientAddress = () => "" } = options ?? {};
+  if (typeof database !== "string") {
+    throw new TypeError('openMarketd takes options: { database: "mysql://user:password@host:3306/marketd" }');
+  }
+  if (!logLevels.includes(logLevel)) throw new TypeError(`logLevel is one of ${logLevels.join(", ")}`);
   const log = createLog(logLevel);
   const opened = await openApi({ databaseUrl: database, log, metrics: createMetrics() });
   return {

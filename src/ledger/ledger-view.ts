@@ -1,11 +1,17 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import { always, type TimeRange } from "../domain/date-range.js";
-import { Failure, worded } from "../domain/failure.js";
+import { worded } from "../domain/failure.js";
 import { asText } from "../store/connection/column.js";
 import type { Reader } from "../store/connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql, ReadBehindError } from "../store/connection/store-place.js";
 import { type IdRange, idMax } from "../store/id-range.js";
-import { everythingKept, type OldestKept, oldestKeptSql, parseOldestKept } from "../store/ledger-entry-table.js";
+import {
+  beforeOldest,
+  everythingKept,
+  type OldestKept,
+  oldestKeptSql,
+  parseOldestKept,
+} from "../store/ledger-entry-table.js";
 import type { DirectoryExtent } from "./account-directory.js";
 import type { PlanCosts } from "./ledger-metrics.js";
 import { type LedgerSize, type Plan, smallLedgerEntriesMax } from "./plan.js";
@@ -94,12 +100,10 @@ export class LedgerView {
 
   /** @throws Failure `failed_precondition`, which names the field, for an id whose entries were dropped */
   requireKept(id: bigint, path?: string): void {
-    const { height, timeNs } = this.#oldest;
-    if (id >= firstIdOfBlock(height)) return;
+    if (id >= firstIdOfBlock(this.#oldest.height)) return;
     throw worded(({ field }) => {
       const what = path === undefined ? "the export" : field(path);
-      const message = `${what} reaches before block ${height}, the oldest whose ledger entries are kept; begin at its time, ${timeNs}, or later`;
-      return new Failure("failed_precondition", message, { reason: "LEDGER_NOT_RETAINED" });
+      return beforeOldest(what, "ledger entries", this.#oldest, "LEDGER_NOT_RETAINED");
     });
   }
 

@@ -278,7 +278,7 @@ export function chainChanged(): Failure {
 
 /** UNAVAILABLE, because the process ends. */
 export function draining(): Failure {
-  return unavailable("the service is shutting down; open the stream again", "DRAINING", liveRetryAfterMs);
+  return unavailable("the service is shutting down; call again", "DRAINING", liveRetryAfterMs);
 }
 
 /** Seconds with three decimals. */

@@ -1,4 +1,5 @@
 import { entryId } from "../domain/block-position.js";
+import { Failure } from "../domain/failure.js";
 import { OperatorError } from "../domain/operator-error.js";
 import { asText } from "./connection/column.js";
 import type { Connection } from "./connection/connection.js";
@@ -100,6 +101,13 @@ export interface OldestKept {
 
 /** No entry was ever dropped. */
 export const everythingKept: OldestKept = { height: 0n, timeNs: 0n };
+
+/** FAILED_PRECONDITION for what reaches before the oldest block of which rows are kept. */
+export function beforeOldest(what: string, rows: string, { height, timeNs }: OldestKept, reason: string): Failure {
+  const message = `${what} reaches before block ${height}, the oldest whose ${rows} are kept; begin at its time, ${timeNs}, or later`;
+  const reasonMetadata = { nearest_height: String(height), nearest_timestamp: String(timeNs) };
+  return new Failure("failed_precondition", message, { reason, reasonMetadata });
+}
 
 /** The oldest block that is kept, as one value of a statement: for {@link parseOldestKept}. */
 export const oldestKeptSql = asText(

@@ -10,7 +10,7 @@ import { type BlockPlace, checkCursor, parsePlace, placeSql } from "../store/con
 import type { Database } from "../store/database.js";
 import { type PastTradeRow, pastTradeRows } from "../store/history-table.js";
 import { beyond, type IdRange } from "../store/id-range.js";
-import { everythingKept, type OldestKept } from "../store/ledger-entry-table.js";
+import { beforeOldest, everythingKept, type OldestKept } from "../store/ledger-entry-table.js";
 import { parseTradeProgress, type TradeProgress, tradeProgressSql } from "../store/trade-table.js";
 
 /** Which trades are selected; an empty list selects by nothing. */
@@ -49,11 +49,8 @@ const allKept: Pick<TradeProgress, "oldest" | "oldestOfCandles"> = {
 };
 
 /** FAILED_PRECONDITION, because a request needs trades that are not kept. */
-export function tradesNotKept(path: string, { height, timeNs }: OldestKept): Failure {
-  return worded(({ field }) => {
-    const message = `${field(path)} reaches before block ${height}, the oldest whose trades are kept; begin at its time, ${timeNs}, or later`;
-    return new Failure("failed_precondition", message, { reason: "TRADES_NOT_RETAINED" });
-  });
+export function tradesNotKept(path: string, oldest: OldestKept): Failure {
+  return worded(({ field }) => beforeOldest(field(path), "trades", oldest, "TRADES_NOT_RETAINED"));
 }
 
 /**

@@ -18,7 +18,7 @@ import { GetMarketResponseSchema } from "../../gen/datanode/api/v2/trading_data_
 import { ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { type OpenApi, openApi } from "../../src/api/open-api.js";
 import type { Service } from "../../src/commands/service.js";
-import { jsonOptions, openMarketd, TradingDataService } from "../../src/connect/open-marketd.js";
+import { jsonOptions, type MarketdOptions, openMarketd, TradingDataService } from "../../src/connect/open-marketd.js";
 import { type RoutesOptions, registerRoutes } from "../../src/connect/routes.js";
 import { type Call, unary } from "../../src/domain/service.js";
 import { MessageResponse } from "../../src/encoding/message-response.js";
@@ -328,11 +328,16 @@ describe("openMarketd", () => {
     await marketd.close();
     for (const failed of [ended, listed, failureOf(client.listMarkets({})), failureOf(client.listTrades({}))]) {
       const { code, rawMessage } = await failed;
-      expect([code, rawMessage]).toEqual([Code.Unavailable, "the service is shutting down; open the stream again"]);
+      expect([code, rawMessage]).toEqual([Code.Unavailable, "the service is shutting down; call again"]);
     }
   });
 
   test("names what is wrong with a URL, and not its password", async () => {
     await expect(openMarketd({ database: "postgres://me:secret@host/name" })).rejects.toThrow(/takes mysql:/);
+    for (const options of [undefined, {}, { database: 5 }]) {
+      await expect(openMarketd(options as MarketdOptions)).rejects.toThrow(/takes options: \{ database: "mysql:/);
+    }
+    const chatty = { database: "mysql://me@host/name", logLevel: "chatty" } as unknown as MarketdOptions;
+    await expect(openMarketd(chatty)).rejects.toThrow("logLevel is one of silent, error, warn, info, debug");
   });
 });

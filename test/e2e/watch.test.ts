@@ -260,6 +260,9 @@ describe.skipIf(python === undefined)("watch on a terminal", () => {
       await loadBlock((r) => r.trade(trade("t4", "420000000", 5n, Side.SELL)));
       const after = [`${timeOf(height)} 42,000.0000 0.005`];
       await vi.waitFor(() => expect(shownTrades()).toEqual(after), poll);
+      // Also where it has to look for the first of them.
+      openAt(service.url, 100);
+      await vi.waitFor(() => expect(shownTrades()).toEqual(after), poll);
     });
   });
 

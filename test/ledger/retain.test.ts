@@ -234,7 +234,12 @@ describe("over HTTP", () => {
         body: {
           code: 9,
           message: `${name} reaches before block 50, the oldest whose ledger entries are kept; begin at its time, ${timeOf(50n)}, or later`,
-          details: [{ reason: "LEDGER_NOT_RETAINED" }],
+          details: [
+            {
+              reason: "LEDGER_NOT_RETAINED",
+              metadata: { nearest_height: "50", nearest_timestamp: String(timeOf(50n)) },
+            },
+          ],
         },
       });
     }

@@ -317,9 +317,7 @@ test("draining ends every stream with UNAVAILABLE and refuses new ones; answers 
   expect(reader.calls).toBe(1);
   expect(reader.stream.failure).toMatchObject({ code: "unavailable", reason: "DRAINING", retryAfterMs: 1000 });
   expect(reader.take()).toBe(0);
-  expect(() => live.observe([], { clientAddress: "client" })).toThrow(
-    "the service is shutting down; open the stream again",
-  );
+  expect(() => live.observe([], { clientAddress: "client" })).toThrow("the service is shutting down; call again");
   expect(live.state().requireMarket("a").market).toBeDefined();
 });
 
