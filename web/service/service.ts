@@ -74,14 +74,15 @@ export async function request(url: URL, init: RequestInit = {}): Promise<Respons
 }
 
 /** GETs JSON; an unchanged response costs a 304. @throws {ServiceError} */
-async function getResponse(path: string, query?: Query): Promise<Response> {
-  const response = await request(apiUrl(path, query), { headers: { accept: "application/json" } });
+async function getResponse(path: string, query?: Query, signal?: AbortSignal): Promise<Response> {
+  const headers = { accept: "application/json" };
+  const response = await request(apiUrl(path, query), signal === undefined ? { headers } : { headers, signal });
   if (!response.ok) throw await errorOf(response);
   return response;
 }
 
-async function get<T>(path: string, query?: Query): Promise<T> {
-  return (await getResponse(path, query)).json();
+async function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
+  return (await getResponse(path, query, signal)).json();
 }
 
 const segment = encodeURIComponent;
@@ -152,16 +153,20 @@ export const getDepthAt = (id: string, timestamp: string) =>
 export const findChange = async (id: string, query: Query): Promise<BlockPlace | undefined> =>
   (await get<ChangesResponse>(paths.depthChanges(id), [...query, ["pagination.first", "1"]])).changes.edges[0]?.block;
 export const listMarketsData = async () => (await get<{ marketsData: MarketData[] }>(paths.marketsData)).marketsData;
-export const listLedgerEntries = async (query: Query) =>
-  (await get<LedgerEntriesResponse>(paths.ledger, query)).ledgerEntries;
+export const listLedgerEntries = async (query: Query, signal?: AbortSignal) =>
+  (await get<LedgerEntriesResponse>(paths.ledger, query, signal)).ledgerEntries;
 export const listSignerBundles = async (query: Query) =>
   (await get<SignerBundlesResponse>(paths.signerBundles, query)).bundles;
 export const listAssets = async (query: Query) =>
   (await get<{ assets: Connection<Asset> }>(paths.assets, query)).assets;
-export const listAccounts = async (query: Query) =>
-  (await get<{ accounts: Connection<Account> }>(paths.accounts, query)).accounts;
-export const listBalanceChanges = async (query: Query) =>
-  (await get<{ balances: Connection<BalanceChange> }>(paths.balanceChanges, query)).balances;
+/** Accounts, and the time of the newest block when they were read, in nanoseconds; 0: there is no block. */
+export const listAccounts = async (query: Query, signal?: AbortSignal) => {
+  const response = await getResponse(paths.accounts, query, signal);
+  const { accounts } = (await response.json()) as { accounts: Connection<Account> };
+  return { ...accounts, newestNs: BigInt(response.headers.get("x-block-timestamp") ?? 0) };
+};
+export const listBalanceChanges = async (query: Query, signal?: AbortSignal) =>
+  (await get<{ balances: Connection<BalanceChange> }>(paths.balanceChanges, query, signal)).balances;
 
 /** A list is read in at most so many requests: pages of rare rows may be short. */
 const pagesMax = 100;
@@ -172,19 +177,37 @@ export interface FirstRows<T> {
   readonly isWhole: boolean;
 }
 
-/** Reads the pages of a list until its end, or until there are `rowsMax` rows or more. @throws {ServiceError} */
-export async function readPages<T>(
-  list: (query: Query) => Promise<Connection<T>>,
+type List<T> = (query: Query, signal?: AbortSignal) => Promise<Connection<T>>;
+
+/** The pages of a list until its end, or until there are `rowsMax` rows or more. @throws {ServiceError} */
+export async function* pagesOf<T>(
+  list: List<T>,
   query: Query,
   rowsMax: number,
+  signal?: AbortSignal,
+): AsyncGenerator<Connection<T>, void> {
+  let after = "";
+  for (let pages = 0, rows = 0; pages < pagesMax && rows < rowsMax; pages++) {
+    const page = await list([...query, ["pagination.first", String(rowsMax)], ["pagination.after", after]], signal);
+    yield page;
+    if (!page.pageInfo.hasNextPage) return;
+    rows += page.edges.length;
+    after = page.pageInfo.endCursor;
+  }
+}
+
+/** Reads the rows of {@link pagesOf}. @throws {ServiceError} */
+export async function readPages<T>(
+  list: List<T>,
+  query: Query,
+  rowsMax: number,
+  signal?: AbortSignal,
 ): Promise<FirstRows<T>> {
   const edges: Edge<T>[] = [];
-  let after = "";
-  for (let pages = 0; pages < pagesMax && edges.length < rowsMax; pages++) {
-    const page = await list([...query, ["pagination.first", String(rowsMax)], ["pagination.after", after]]);
+  let isWhole = false;
+  for await (const page of pagesOf(list, query, rowsMax, signal)) {
     edges.push(...page.edges);
-    after = page.pageInfo.endCursor;
-    if (!page.pageInfo.hasNextPage) return { edges, isWhole: true };
+    isWhole = !page.pageInfo.hasNextPage;
   }
-  return { edges, isWhole: false };
+  return { edges, isWhole };
 }
