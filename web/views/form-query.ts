@@ -1,11 +1,16 @@
 import { timeOf } from "../components/time.js";
 import { assetIdOf } from "../service/assets.js";
 
-/** A parameter's value from the text of its field. @throws {Error} at a time that is none, or a symbol of several assets */
+/**
+ * A parameter's value from the text of its field.
+ * @throws {Error} at a time that is none, a symbol of several assets, or a shortened identifier
+ */
 function parameterOf(name: string, text: string): string {
   if (text === "") return text;
-  if (name.endsWith("assetId")) return assetIdOf(text);
-  return name.endsWith("Timestamp") ? timeOf(text) : text;
+  if (name.endsWith("Timestamp")) return timeOf(text);
+  const id = name.endsWith("assetId") ? assetIdOf(text) : text;
+  if (id.includes("…")) throw new Error(`"${text}" is shortened: give the whole identifier`);
+  return id;
 }
 
 /** The query that a form of filters holds: times in nanoseconds, assets by their identifiers. @throws {Error} */
