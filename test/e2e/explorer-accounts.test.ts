@@ -3,7 +3,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
 import { nanoseconds } from "../../src/domain/instant.js";
-import { RecordingBuilder } from "../support/recording.js";
+import { type Account, AccountRecording, general } from "./account-recording.js";
 import { chromium, ExplorerWorld, misplaced, patience, widths } from "./explorer-world.js";
 
 const longName = `A coin with a name of ${"very ".repeat(30)}many words`;
@@ -15,50 +15,15 @@ const assets = [
 ];
 const alice = `alice-${"0123456789abcdef".repeat(4)}`;
 
-interface Account {
-  readonly owner?: string;
-  readonly assetId: string;
-  readonly marketId?: string;
-  readonly type: AccountType;
-}
-
-const general = (owner: string, assetId = "btc"): Account => ({ owner, assetId, type: AccountType.GENERAL });
 const margin: Account = { owner: alice, assetId: "btc", marketId: "m", type: AccountType.MARGIN };
 const marginText = `margin in LONG${"X".repeat(35)}…`;
 const btc = 100_000_000n;
 const deposits = 30;
 
-/** Accounts of a few days of January 2024, whose 30th is a Tuesday. */
-class AccountRecording extends RecordingBuilder {
-  #height = 0;
-  readonly #balances = new Map<string, bigint>();
-
-  at(time: string, fill: (recording: this) => unknown): this {
-    return this.block(++this.#height, BigInt(nanoseconds(time) ?? 0), fill);
-  }
-
-  /** An entry, with the balances that follow from those before it. */
-  move(from: Account, to: Account, amount: bigint, type: TransferType): this {
-    const add = (account: Account, moved: bigint) => {
-      const key = JSON.stringify(account);
-      // What comes from outside is not counted there.
-      const balance = account.type === AccountType.EXTERNAL ? 0n : (this.#balances.get(key) ?? 0n) + moved;
-      this.#balances.set(key, balance);
-      return String(balance);
-    };
-    const [fromBalance, toBalance] = [add(from, -amount), add(to, amount)];
-    return this.transfer({ from, to, amount: String(amount), fromBalance, toBalance, type });
-  }
-
-  deposit(account: Account, amount: bigint): this {
-    const external = { assetId: account.assetId, type: AccountType.EXTERNAL };
-    return this.move(external, account, amount, TransferType.DEPOSIT);
-  }
-}
-
 /** More than the page adds up. */
 const manyChanges = 1_005;
 
+/** Accounts of a few days of January 2024, whose 30th is a Tuesday. */
 const recording = new AccountRecording();
 for (let second = 0; second < manyChanges; second++) {
   const timeNs = BigInt(nanoseconds("2024-01-28") ?? 0) + BigInt(second) * 1_000_000_000n;
@@ -172,13 +137,13 @@ describe.skipIf(chromium === undefined)("accounts in the explorer", () => {
     const named = async () =>
       (await rowsOf("#changes")()).every(([, account = ""]) => /BTC|SAME|FINE|old/.test(account));
     await expect.poll(async () => (await rowsOf("#changes")()).length > 0 && (await named()), patience).toBe(true);
-    expect(await page.locator("#beyond-newest").count()).toBe(0);
+    expect(await page.locator("#read-until").count()).toBe(0);
     await show(
       `#/account?filter.partyIds=${alice}&dateRange.startTimestamp=2030-01-01&dateRange.endTimestamp=2030-01-02`,
     );
     await expect
-      .poll(textOf("#beyond-newest"), patience)
-      .toMatch(/^The newest block is of 2024-.*what came later is not known/);
+      .poll(textOf("#read-until"), patience)
+      .toMatch(/^Read until the newest block, of 2024-.*“Show” reads what came later/);
   });
 
   test("pages through all changes of one account, and leads to its entries in the ledger", async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { movedByType } from "../../web/accounts/balances.js";
+import { addMoved, type Moved } from "../../web/accounts/balances.js";
 
 test("what entries moved is told apart by side, for each of the markets that are chosen", () => {
   const entry = (from: string, to: string, quantity: string) => ({
@@ -15,6 +15,8 @@ test("what entries moved is told apart by side, for each of the markets that are
     ...{ fromAccountBalance: "0", toAccountBalance: "0" },
   });
   const filter = new URLSearchParams("filter.partyIds=p&filter.marketIds=m&filter.marketIds=n&filter.accountTypes=");
-  const moved = movedByType(filter, [entry("m", "n", "1"), entry("m", "x", "2"), entry("x", "n", "4")]);
-  expect(moved).toEqual([{ type: "T", entries: 3, into: 4n, outOf: 2n, between: 1n }]);
+  const sums = new Map<string, Moved>();
+  addMoved(sums, filter, [entry("m", "n", "1"), entry("m", "x", "2")]);
+  addMoved(sums, filter, [entry("x", "n", "4")]);
+  expect([...sums.values()]).toEqual([{ type: "T", entries: 3, into: 4n, outOf: 2n, between: 1n }]);
 });

@@ -25,6 +25,31 @@ export function rangeOf(query: URLSearchParams): AccountRange {
   return { startNs: bound(start), endNs: bound(end) };
 }
 
+/** A range as it is read. */
+export interface ReadRange extends AccountRange {
+  /** The newest block when it was read, where the range goes on beyond it; undefined: it ends before, or is live. */
+  readonly newestNs: bigint | undefined;
+}
+
+/**
+ * A range that ends at the newest block of a time at the latest, so that all that is read of it agrees, whenever that
+ * is. All time goes on: it is undefined at both ends.
+ */
+export function readRange(range: AccountRange, newestNs: bigint): ReadRange {
+  const { startNs, endNs } = range;
+  const isLive = startNs === undefined && endNs === undefined;
+  if (isLive || (endNs !== undefined && endNs <= newestNs)) return { ...range, newestNs: undefined };
+  const after = newestNs + 1n;
+  return { startNs, endNs: startNs !== undefined && startNs > after ? startNs : after, newestNs };
+}
+
+/** The parameters of a range with another end. A malformed end stays: the service says what is wrong. */
+export function endingAt(times: URLSearchParams, endNs: bigint | undefined): URLSearchParams {
+  const query = new URLSearchParams(times);
+  if (endNs !== undefined && /^[0-9]*$/.test(times.get(end) ?? "")) query.set(end, String(endNs));
+  return query;
+}
+
 /** The day in UTC that a range is, as `2024-01-30`; undefined: it is none. */
 export function dayOf({ startNs, endNs }: AccountRange): string | undefined {
   if (startNs === undefined || endNs !== startNs + nsPerDay || startNs % nsPerDay !== 0n) return undefined;

@@ -73,15 +73,14 @@ export interface Moved {
   readonly between: bigint;
 }
 
-/** Adds up what entries moved of the accounts of a filter, the types with the most of it first. */
-export function movedByType(filter: URLSearchParams, entries: readonly LedgerEntry[]): Moved[] {
+/** Adds what entries moved of the accounts of a filter to sums by type. */
+export function addMoved(sums: Map<string, Moved>, filter: URLSearchParams, entries: readonly LedgerEntry[]): void {
   const has = (name: string, value = "") => {
     const wanted = filter.getAll(`filter.${name}`).filter((text) => text !== "");
     return wanted.length === 0 || wanted.includes(value);
   };
   const isOwn = (partyId: string, marketId: string | undefined, type: string) =>
     has("partyIds", partyId) && has("marketIds", marketId) && has("accountTypes", type);
-  const sums = new Map<string, Moved>();
   for (const entry of entries) {
     const { transferType: type } = entry;
     const from = isOwn(entry.fromAccountPartyId, entry.fromAccountMarketId, entry.fromAccountType);
@@ -90,9 +89,11 @@ export function movedByType(filter: URLSearchParams, entries: readonly LedgerEnt
     const side = from && to ? "between" : to ? "into" : "outOf";
     sums.set(type, { ...sum, entries: sum.entries + 1, [side]: sum[side] + BigInt(entry.quantity) });
   }
-  return [...sums.values()].sort(
-    (a, b) => descending(a.into + a.outOf, b.into + b.outOf) || descending(a.between, b.between),
-  );
+}
+
+/** Orders the types that moved most first. */
+export function mostMoved(a: Moved, b: Moved): number {
+  return descending(a.into + a.outOf, b.into + b.outOf) || descending(a.between, b.between);
 }
 
 function descending(a: bigint, b: bigint): number {

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { type AccountRange, dayAfter, dayOf, dayText, shortTime, withDay } from "../accounts/account-range.js";
 import { AssetField, AssetList } from "../components/asset-field.js";
 import { ChoiceField, TextField } from "../components/fields.js";
@@ -19,19 +19,24 @@ interface AccountFormProps {
   /** As the API takes it. */
   readonly query: URLSearchParams;
   readonly markets: readonly NamedMarket[];
+  /** What is wrong with the values that were given last; empty: nothing. */
+  readonly problem: string;
+  readonly onProblem: (problem: string) => void;
+  /** Told of the query that is shown from now on, which may be the same. */
+  readonly onShow: (query: URLSearchParams) => void;
 }
 
 /** Which accounts, and which time. Its values are those of the URL. */
-export function AccountForm({ query, markets }: AccountFormProps) {
-  const [problem, setProblem] = useState("");
+export function AccountForm({ query, markets, problem, onProblem, onShow }: AccountFormProps) {
   const date = { query, placeholder: "2024-01-31 12:00", format: timeText };
   const submit = (event: SubmitEvent & { currentTarget: HTMLFormElement }) => {
     event.preventDefault();
     try {
-      navigate(queryHref("account", formQuery(event.currentTarget)));
-      setProblem("");
+      const given = formQuery(event.currentTarget);
+      onShow(given);
+      navigate(queryHref("account", given));
     } catch (thrown) {
-      setProblem(String(thrown instanceof Error ? thrown.message : thrown));
+      onProblem(String(thrown instanceof Error ? thrown.message : thrown));
     }
   };
   const marketOptions = markets.map(({ id, label }) => ({ value: id, text: label }));

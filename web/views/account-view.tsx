@@ -1,3 +1,4 @@
+import { useState } from "preact/hooks";
 import { type AccountRange, apiQuery, dayOf, dayText, rangeOf, shortTime } from "../accounts/account-range.js";
 import type { AppProps } from "../app.js";
 import { Calls } from "../calls/calls.js";
@@ -22,6 +23,8 @@ function rangeText(range: AccountRange): string {
 
 const only = (query: URLSearchParams, prefix: string) =>
   new URLSearchParams([...query].filter(([name]) => name.startsWith(prefix)));
+/** What is read: the same at every page. */
+const keyOf = (query: URLSearchParams) => `${only(query, "filter.")} ${only(query, "dateRange.")}`;
 
 /** The accounts of a party: what they held, when that changed, and by which entries. */
 export function AccountView({ query: url, ...app }: AppProps & { readonly query: URLSearchParams }) {
@@ -30,6 +33,15 @@ export function AccountView({ query: url, ...app }: AppProps & { readonly query:
   const range = rangeOf(times);
   const markets = useMarketNames(app.books, app.directory);
   const party = filter.get("filter.partyIds") ?? "";
+  const key = keyOf(query);
+  /** Counts readings of the same query. */
+  const [reading, setReading] = useState(0);
+  const [failed, setFailed] = useState({ at: "", problem: "" });
+  const problem = failed.at === url.toString() ? failed.problem : "";
+  const shown = (given: URLSearchParams) => {
+    setFailed({ at: "", problem: "" });
+    if (keyOf(given) === key) setReading((last) => last + 1);
+  };
   const asOf = range.endNs === undefined ? "" : String(range.endNs - 1n);
   return (
     <>
@@ -38,7 +50,11 @@ export function AccountView({ query: url, ...app }: AppProps & { readonly query:
         <p class="quiet">{party !== "" && <WholeIdentifier id={party} name="party identifier" />}</p>
       </div>
       <Card title="Party and time">
-        <AccountForm query={query} markets={markets} />
+        <AccountForm
+          {...{ query, markets, problem }}
+          onProblem={(text) => setFailed({ at: url.toString(), problem: text })}
+          onShow={shown}
+        />
         {party !== "" && <DayChoice query={query} range={range} />}
       </Card>
       {party === "" ? (
@@ -46,10 +62,10 @@ export function AccountView({ query: url, ...app }: AppProps & { readonly query:
           Give a party to see what it holds, what it held at any time, and what moved it. Parties are linked in the{" "}
           <a href="#/ledger">ledger</a>.
         </p>
-      ) : (
+      ) : problem !== "" ? null : (
         <>
           <AccountPanels
-            key={`${filter} ${times}`}
+            key={`${key} ${reading}`}
             {...{ query, filter, times, range, ...app }}
             rangeText={rangeText(range)}
           />

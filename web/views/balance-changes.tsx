@@ -15,15 +15,14 @@ interface HistoryChartProps {
   readonly assetId: string;
   readonly range: AccountRange;
   readonly history: AccountHistory;
-  /** Time of the newest block, in nanoseconds; undefined: not known. */
-  readonly newest: string | undefined;
+  /** Time of the newest block, in nanoseconds. */
+  readonly newestNs: bigint;
 }
 
 /** What accounts of an asset held together, over a range of times. */
-export function HistoryChart({ assetId, range, history, newest }: HistoryChartProps) {
+export function HistoryChart({ assetId, range, history, newestNs }: HistoryChartProps) {
   const asset = useAsset(assetId);
   const { first, steps, since, isCut } = history;
-  const newestNs = BigInt(newest ?? 0);
   const endNs = range.endNs === undefined || range.endNs > newestNs ? newestNs : range.endNs;
   const last = steps.at(-1) ?? { timestamp: "0", total: first };
   const end = endNs > BigInt(last.timestamp) ? [{ timestamp: String(endNs), total: last.total }] : [];
@@ -40,7 +39,7 @@ export function HistoryChart({ assetId, range, history, newest }: HistoryChartPr
 }
 
 /** By how much a change moved its account, with its sign. */
-function Move({ moved, assetId }: { readonly moved: bigint | undefined; readonly assetId: string }) {
+export function Move({ moved, assetId }: { readonly moved: bigint | undefined; readonly assetId: string }) {
   if (moved === undefined) return <span>{missing}</span>;
   return (
     <span class="change" data-trend={moved < 0n ? "down" : "up"}>
@@ -60,6 +59,12 @@ interface BalanceChangesProps {
 
 /** The balances that changed, a row for each block and account. */
 export function BalanceChanges({ query, page, history, nameOf }: BalanceChangesProps) {
+  if (page.edges.length === 0)
+    return (
+      <p id="no-changes" class="quiet">
+        No balance changed in this time.
+      </p>
+    );
   const isOfAll = (query.get("filter.assetId") ?? "") === "";
   return (
     <>

@@ -1,4 +1,4 @@
-import type { AccountRange } from "../accounts/account-range.js";
+import type { ReadRange } from "../accounts/account-range.js";
 import { shortTime } from "../accounts/account-range.js";
 import { type BalanceRow, balanceRows } from "../accounts/balances.js";
 import { accountHref, accountText } from "../components/account-name.js";
@@ -13,7 +13,7 @@ const rowsMax = 100;
 const { compare } = new Intl.Collator("en", { numeric: true });
 
 interface BalancesTableProps {
-  readonly range: AccountRange;
+  readonly range: ReadRange;
   /** The accounts at the bounds that the range has, its start first, and now. */
   readonly times: readonly (readonly Account[])[];
   /** Undefined: the accounts are of several assets, and have no sum. */
@@ -24,10 +24,15 @@ interface BalancesTableProps {
 const sumOf = (rows: readonly BalanceRow[], column: number) =>
   rows.reduce((sum, { balances }) => sum + (balances[column] ?? 0n), 0n);
 
+/** What the bounds that a range has are called, its start first. */
+function boundNames({ startNs, endNs, newestNs }: ReadRange): string[] {
+  const names = [startNs, endNs].map((timeNs) => (timeNs === undefined ? "" : `Before ${shortTime(timeNs)}`));
+  return names.with(1, newestNs === undefined ? (names[1] ?? "") : `Until ${shortTime(newestNs)}`).filter(Boolean);
+}
+
 /** What accounts hold: at the start and the end of a range, and now. */
 export function BalancesTable({ range, times, assetId, nameOf }: BalancesTableProps) {
-  const bounds = [range.startNs, range.endNs].filter((timeNs) => timeNs !== undefined);
-  const columns = [...bounds.map((timeNs) => `Before ${shortTime(timeNs)}`), "Now"];
+  const columns = [...boundNames(range), "Now"];
   const rows = balanceRows(times)
     .map((row) => ({ ...row, name: accountText(row.account, nameOf) }))
     .sort((a, b) => Number(a.account.marketId !== "") - Number(b.account.marketId !== "") || compare(a.name, b.name));
@@ -76,12 +81,6 @@ export function BalancesTable({ range, times, assetId, nameOf }: BalancesTablePr
           </tbody>
         </table>
       </Scroll>
-      {rows.length === 0 && (
-        <p class="quiet">
-          No account like this has ever been in a ledger entry. A party is given by its whole identifier, an asset by
-          its symbol, name or identifier.
-        </p>
-      )}
       {unlisted > 0 && <p class="quiet">{unlisted} more accounts are not listed.</p>}
       {empty > 0 && (
         <p class="quiet">{empty === 1 ? "One account is" : `${empty} accounts are`} empty at these times.</p>

@@ -1,71 +1,98 @@
-import { entriesMax, type MovedSums } from "../accounts/read-account.js";
+import type { MovedSums } from "../accounts/read-account.js";
 import { AssetAmount } from "../components/asset-amount.js";
 import { Scroll } from "../components/scroll.js";
-import { grouped } from "../format/decimal.js";
+import { grouped, missing } from "../format/decimal.js";
 import { enumName } from "../format/names.js";
+import { Move } from "./balance-changes.js";
+
+const sides = [
+  ["into", "In"],
+  ["outOf", "Out"],
+  ["between", "Between its own accounts"],
+] as const;
 
 interface MovedTableProps {
   readonly assetId: string;
   readonly sums: MovedSums;
+  /** What the accounts hold at the end together beyond what they held at the start; undefined: not known. */
+  readonly gain: bigint | undefined;
 }
 
-/** What ledger entries moved of accounts of one asset, a row for each type. */
-export function MovedTable({ assetId, sums: { types, isWhole } }: MovedTableProps) {
-  if (types.length === 0) return null;
-  const sides = [
-    ["into", "In"],
-    ["outOf", "Out"],
-    ["between", "Between its own accounts"],
-  ] as const;
-  const total = (side: (typeof sides)[number][0]) => types.reduce((sum, moved) => sum + moved[side], 0n);
-  const entries = types.reduce((sum, moved) => sum + moved.entries, 0);
+interface RowProps {
+  readonly name: string;
+  readonly entries: number;
+  readonly amounts: Readonly<Record<(typeof sides)[number][0], bigint>>;
+  readonly assetId: string;
+  readonly isTotal?: boolean;
+}
+
+function Row({ name, entries, amounts, assetId, isTotal = false }: RowProps) {
   return (
-    <>
-      <Scroll label="Sums by transfer">
-        <table id="moved" class="stack">
-          <caption class="visually-hidden">What entries moved, added up by transfer</caption>
-          <thead>
-            <tr>
-              <th scope="col">Transfer</th>
-              <th scope="col" class="number">
-                Entries
+    <tr class={isTotal ? "total" : undefined}>
+      <th scope="row">{name}</th>
+      <td class="number" data-label="Entries">
+        {grouped(String(entries))}
+      </td>
+      {sides.map(([side, label]) => (
+        <td key={side} class="number" data-label={label}>
+          <AssetAmount value={amounts[side]} assetId={assetId} hasUnit={isTotal} />
+        </td>
+      ))}
+    </tr>
+  );
+}
+
+/** What ledger entries moved of accounts of one asset, a row for each type, and what is missing. */
+export function MovedTable({ assetId, sums: { types, entries, isWhole }, gain }: MovedTableProps) {
+  const sum = (side: (typeof sides)[number][0]) => types.reduce((total, moved) => total + moved[side], 0n);
+  const total = { into: sum("into"), outOf: sum("outOf"), between: sum("between") };
+  const rest = gain === undefined ? undefined : gain - total.into + total.outOf;
+  return (
+    <Scroll label="Sums by transfer">
+      <table id="moved" class="stack">
+        <caption class="visually-hidden">What entries moved, added up by transfer</caption>
+        <thead>
+          <tr>
+            <th scope="col">Transfer</th>
+            <th scope="col" class="number">
+              Entries
+            </th>
+            {sides.map(([side, name]) => (
+              <th key={side} scope="col" class="number">
+                {name}
               </th>
-              {sides.map(([side, name]) => (
-                <th key={side} scope="col" class="number">
-                  {name}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {types.map((moved) => (
-              <tr key={moved.type}>
-                <th scope="row">{enumName(moved.type, "TRANSFER_TYPE_")}</th>
-                <td class="number" data-label="Entries">
-                  {grouped(String(moved.entries))}
-                </td>
-                {sides.map(([side, name]) => (
-                  <td key={side} class="number" data-label={name}>
-                    <AssetAmount value={moved[side]} assetId={assetId} />
-                  </td>
-                ))}
-              </tr>
             ))}
-            <tr class="total">
-              <th scope="row">together</th>
+          </tr>
+        </thead>
+        <tbody>
+          {types.map((moved) => (
+            <Row
+              key={moved.type}
+              name={enumName(moved.type, "TRANSFER_TYPE_")}
+              entries={moved.entries}
+              amounts={moved}
+              assetId={assetId}
+            />
+          ))}
+          <Row
+            name={isWhole ? "together" : `the newest ${grouped(String(entries))} entries`}
+            {...{ entries, assetId }}
+            amounts={total}
+            isTotal
+          />
+          {(!isWhole || (rest ?? 0n) !== 0n) && (
+            <tr id="not-added-up">
+              <th scope="row">{isWhole ? "in none of these entries" : "older entries, not added up"}</th>
               <td class="number" data-label="Entries">
-                {grouped(String(entries))}
+                {missing}
               </td>
-              {sides.map(([side, name]) => (
-                <td key={side} class="number" data-label={name}>
-                  <AssetAmount value={total(side)} assetId={assetId} hasUnit />
-                </td>
-              ))}
+              <td class="number" data-label="In less out" colSpan={3}>
+                <Move moved={rest} assetId={assetId} /> in less out
+              </td>
             </tr>
-          </tbody>
-        </table>
-      </Scroll>
-      {!isWhole && <p class="quiet">The newest {grouped(String(entriesMax))} entries are added up.</p>}
-    </>
+          )}
+        </tbody>
+      </table>
+    </Scroll>
   );
 }
