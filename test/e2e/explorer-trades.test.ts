@@ -180,8 +180,18 @@ describe.skipIf(chromium === undefined)("trades and candles in the explorer", ()
     const button = (name: string) => page.getByRole("button", { name, exact: true });
     await button("Older").click();
     await expect.poll(tradeIds, patience).toEqual(ids(newest - pageRows));
+    // The rows stay until those of the other page are there.
+    let release = () => {};
+    const held = new Promise<void>((released) => {
+      release = released;
+    });
+    await page.route(/\/api\/v2\/trades\?/, (route) => held.then(() => route.continue()));
     await button("Older").click();
+    await expect.poll(() => button("Older").isDisabled(), patience).toBe(true);
+    expect(await tradeIds()).toEqual(ids(newest - pageRows));
+    release();
     await expect.poll(tradeIds, patience).toEqual(ids(newest - 2 * pageRows));
+    await page.unroute(/\/api\/v2\/trades\?/);
     expect(await page.locator("#trades .trade-day").allTextContents()).toEqual(["2024-01-29"]);
     await button("Older").click();
     await expect.poll(tradeIds, patience).toEqual(ids(newest - 3 * pageRows, newest - 3 * pageRows));

@@ -1,3 +1,4 @@
+import { useRef } from "preact/hooks";
 import { Card } from "../components/card.js";
 import type { Places } from "../format/decimal.js";
 import { stalePoll, staleStream } from "../hooks/staleness.js";
@@ -32,21 +33,30 @@ export function TradesCard(props: TradesCardProps) {
   const until: Parameters = at === undefined ? [] : [["dateRange.endTimestamp", String(BigInt(at) + 1n)]];
   const list = (pagination: Parameters) => listTrades([["marketIds", marketId], ...until, ...pagination]);
   const part = `${marketId} ${at}`;
+  const last = useRef<LastTrades>({ part, trades: [] });
+  if (last.current.part !== part) last.current = { part, trades: [] };
   return page === undefined ? (
-    <NewestTrades {...props} part={part} list={list} />
+    <NewestTrades {...props} {...{ part, list, last }} />
   ) : (
-    <OlderTrades {...props} part={part} list={list} page={page} />
+    <OlderTrades {...props} {...{ part, list, last, page }} />
   );
+}
+
+/** Trades that were shown last. They stay until those of another page are there. */
+interface LastTrades {
+  readonly part: string;
+  readonly trades: readonly Trade[];
 }
 
 interface TradesProps extends TradesCardProps {
   readonly part: string;
+  readonly last: { current: LastTrades };
   readonly list: (pagination: Parameters) => Promise<Connection<Trade>>;
 }
 
 const newestPage: Parameters = [["pagination.first", size]];
 
-function NewestTrades({ marketId, places, at, newest, standstill, part, list }: TradesProps) {
+function NewestTrades({ marketId, places, at, newest, standstill, part, list, last }: TradesProps) {
   const { rows, polled, lost } = useLiveList<Trade, { readonly trades: readonly Trade[] }>({
     streamUrl: at === undefined ? apiUrl(paths.tradesStream, [["marketIds", marketId]]).href : undefined,
     key: part,
@@ -57,6 +67,7 @@ function NewestTrades({ marketId, places, at, newest, standstill, part, list }: 
       return [...newer, ...older.filter(({ id }) => !ids.has(id))].slice(0, pageSize);
     },
   });
+  if (rows !== undefined) last.current = { part, trades: rows };
   const stale = at === undefined ? (staleStream(lost) ?? stalePoll(polled) ?? standstill) : undefined;
   // Rows of a stream have no cursors: the page that is shown is read again.
   const showOlder = () =>
@@ -83,18 +94,25 @@ function NewestTrades({ marketId, places, at, newest, standstill, part, list }: 
   );
 }
 
-function OlderTrades({ marketId, places, newest, part, list, page }: TradesProps & { readonly page: TradesPage }) {
+function OlderTrades({
+  marketId,
+  places,
+  newest,
+  part,
+  list,
+  last,
+  page,
+}: TradesProps & { readonly page: TradesPage }) {
   const pageSizeName = page[0] === "pagination.after" ? "pagination.first" : "pagination.last";
   const { value, error } = usePoll(() => list([[pageSizeName, size], page]), 0, `${part} ${page.join()}`);
+  if (value !== undefined) last.current = { part, trades: value.edges.map(({ node }) => node) };
+  const { trades } = last.current;
+  const isRead = value !== undefined || (error === undefined && trades.length > 0);
   const { hasNextPage = false, hasPreviousPage = false, startCursor = "", endCursor = "" } = value?.pageInfo ?? {};
   const show = (trades: TradesPage | undefined) => showMarket(marketId, { trades });
   return (
     <Card title="Older trades">
-      {value === undefined ? (
-        <p class="quiet">{error?.message ?? "Loading…"}</p>
-      ) : (
-        <TradesTable places={places} trades={value.edges.map(({ node }) => node)} newest={newest} />
-      )}
+      {isRead ? <TradesTable {...{ places, trades, newest }} /> : <p class="quiet">{error?.message ?? "Loading…"}</p>}
       <div class="actions">
         <button type="button" onClick={() => show(undefined)}>
           Newest
