@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
 import { AccountRecording, general } from "./account-recording.js";
-import { chromium, ExplorerWorld, patience } from "./explorer-world.js";
+import { chromium, ExplorerWorld, misplaced, patience, widths } from "./explorer-world.js";
 
 const trader = "ad2327ad0123456789abcdef835f";
 const margin = { owner: trader, assetId: "btc", marketId: "m", type: AccountType.MARGIN };
@@ -151,6 +151,11 @@ describe.skipIf(chromium === undefined)("a range of an account in the explorer",
     expect((await rowsOf("#moved")()).at(-2)).toEqual([
       ...["the newest 100\u202f000 entries", "100\u202f000", "100\u202f000 BTC", "0 BTC", "0 BTC"],
     ]);
+    for (const width of widths) {
+      await page.setViewportSize({ width, height: 900 });
+      await expect.poll(() => page.evaluate(misplaced), { message: `${width} px` }).toEqual([]);
+    }
+    await page.setViewportSize({ width: 1_440, height: 900 });
     await page.unrouteAll();
   });
 

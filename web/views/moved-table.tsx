@@ -86,7 +86,7 @@ export function MovedTable({ assetId, sums: { types, entries, isWhole }, gain }:
               <td class="number" data-label="Entries">
                 {missing}
               </td>
-              <td class="number" data-label="In less out" colSpan={3}>
+              <td class="number" colSpan={3}>
                 <Move moved={rest} assetId={assetId} /> in less out
               </td>
             </tr>
