@@ -119,8 +119,8 @@ func (r *tradeReader) read(ctx context.Context, yield func(*vega.Trade) error, o
 	// Blocks of one time can be on both sides of the stream's start. If it has a trade of such a block, only a list that
 	// reaches a later time has all of that time.
 	isListed := func() bool {
-		hasStart := place.reached == until && place.height >= startHeight && !overlaps
-		return hasStart || place.reached > until
+		hasStart := place.height >= startHeight && place.known == 0 && !overlaps
+		return place.reached > until || place.reached == until && hasStart
 	}
 	return watched(ctx, r.options.SilenceMax, open, func(ctx context.Context, trades []*vega.Trade) error {
 		if first {

@@ -106,8 +106,10 @@ class TradeReader {
       overlaps ||= streamed.length < trades.length;
       // Blocks of one time can be on both sides of the stream's start. If it has a trade of such a block, only a list that
       // reaches a later time has all of that time.
-      const isListed = () =>
-        place.reachedNs > untilNs || (place.reachedNs === untilNs && place.height >= start.height && !overlaps);
+      const isListed = () => {
+        const hasStart = place.height >= start.height && place.known === 0 && !overlaps;
+        return place.reachedNs > untilNs || (place.reachedNs === untilNs && hasStart);
+      };
       if (!isListed()) yield* this.#list(place, untilNs);
       if (!isListed() && streamed.length > 0) {
         throw new ConnectError(`trades are streamed after ${untilNs}, and not listed up to there`, Code.Unavailable);

@@ -107,8 +107,8 @@ class _TradeReader:
         def is_listed() -> bool:
             # Blocks of one time can be on both sides of the stream's start. If it has a trade of such a block, only a list
             # that reaches a later time has all of that time.
-            has_start = place.reached == until and place.height >= start_height and not overlaps
-            return has_start or place.reached > (until or 0)
+            has_start = place.height >= start_height and place.known == 0 and not overlaps
+            return place.reached > (until or 0) or (place.reached == until and has_start)
 
         for message in watched(call, self._stop, self._silence_max):
             if until is None:
