@@ -17,6 +17,8 @@ const silenceMaxMs = 3_000;
 const waitMaxMs = 1_000;
 /** What was committed so long before the end of a reader that never lost its connection, it has. */
 const listMaxMs = 1_000;
+/** How often a reader is asked whether it has all that was published. */
+const checkMs = 150;
 
 /** Readers that list trades and follow them by the client library, which opens their connections again. */
 export function startLibraryReaders(readers: Readers): Promise<void>[] {
@@ -48,6 +50,8 @@ async function readTrades(
     if (waitMs > waitMaxMs) left.abort();
   };
   const options = { signal: AbortSignal.any([signal, left.signal, endsAfter]), silenceMaxMs, onDisconnect };
+  const isFresh = () => next >= fold.trades.count(marketId, judge.shownBy(performance.now()));
+  const freshness = setInterval(() => isFresh() && scoreboard.step(state), checkMs);
   try {
     for await (const trade of trades(client, marketId, from, options)) {
       if (fold.trades.digest(marketId, next) !== tradeDigest(trade)) {
@@ -63,6 +67,8 @@ async function readTrades(
       error.code === Code.NotFound && fold.markets.get(marketId)?.definition.at(judge.floor(startedAt)) === undefined;
     if (isUnknown || (isOfOtherChain(error) && !isOfOneChain())) return undefined;
     return isOfOneChain() ? { wrong: `trades of ${marketId} end: ${error.message}` } : undefined;
+  } finally {
+    clearInterval(freshness);
   }
   const least = fold.trades.count(marketId, judge.floor(performance.now() - listMaxMs));
   if (breaks === 0 && isOfOneChain() && next < least)
