@@ -287,7 +287,8 @@ func (r *tradeReader) give(trade *vega.Trade, yield func(*vega.Trade) error) err
 	}
 	r.given++
 	r.timestamp = &at
-	r.last = trade
+	// A copy: the caller may change what it is given.
+	r.last = proto.CloneOf(trade)
 	return yield(trade)
 }
 

@@ -536,8 +536,9 @@ describe("trades", () => {
     const seen: string[] = [];
     const onDisconnect = ({ rawMessage }: ConnectError) => seen.push(rawMessage);
     try {
-      for await (const { id } of trades(client, "m", from === null ? undefined : BigInt(from), { onDisconnect })) {
-        seen.push(id);
+      for await (const trade of trades(client, "m", from === null ? undefined : BigInt(from), { onDisconnect })) {
+        seen.push(trade.id);
+        trade.price = "of the caller";
       }
     } catch (error) {
       seen.push((error as ConnectError).rawMessage);

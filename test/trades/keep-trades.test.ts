@@ -1,5 +1,9 @@
 import type { JsonObject } from "@bufbuild/protobuf";
+import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { createMarketdClient, type MarketdClient } from "../../clients/typescript/src/client.js";
+import { trades as readTrades } from "../../clients/typescript/src/trade-reader.js";
+import { openMarketd } from "../../src/connect/open-marketd.js";
 import { firstIdOfBlock } from "../../src/domain/block-position.js";
 import { type LoadOptions, load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
@@ -344,6 +348,55 @@ test("a follower that comes too late for what is kept goes on with the newest bl
   late.close();
   await api.opened.close();
   await slow.close();
+});
+
+test("a client's reader goes on where the network stood still, or its market, for longer than trades are kept", async () => {
+  const keep = { keepTrades: 10n * second };
+  const trade = (marketId: string, id: string) => ({ id, marketId, price: "10", size: 1n });
+  const recording = new RecordingBuilder().block(1, second, (r) => {
+    r.market("m").market("busy").trade(trade("m", "a"));
+  });
+  await loadBytes(recording.bytes());
+  const marketd = await openMarketd({ database: url, logLevel: "silent" });
+  const client = createMarketdClient(createRouterTransport(marketd.routes));
+  let streams = 0;
+  let cut = new AbortController();
+  const cuttable: MarketdClient = {
+    ...client,
+    async *observeTrades(request, options) {
+      streams++;
+      cut = new AbortController();
+      const signal = AbortSignal.any([cut.signal, ...(options?.signal === undefined ? [] : [options.signal])]);
+      yield* client.observeTrades(request, { ...options, signal });
+    },
+  };
+  const stop = new AbortController();
+  const seen: string[] = [];
+  const reading = (async () => {
+    for await (const { id } of readTrades(cuttable, "m", undefined, { signal: stop.signal })) seen.push(id);
+  })();
+  await vi.waitFor(() => expect([streams, seen]).toEqual([1, ["a"]]), { timeout: 20_000 });
+  recording.block(2, 101n * second, (r) => r.trade(trade("m", "b")));
+  await loadBytes(recording.bytes(), keep);
+  await vi.waitFor(() => expect([streams, seen]).toEqual([1, ["a", "b"]]), { timeout: 20_000 });
+  for (let height = 3; height < 20; height++) {
+    recording.block(height, BigInt(100 + 10 * height) * second, (r) => r.trade(trade("busy", `${height}`)));
+  }
+  await loadBytes(recording.bytes(), keep);
+  await vi.waitFor(async () => {
+    const dateRange = { startTimestamp: 101n * second };
+    await expect(client.listTrades({ marketIds: ["m"], dateRange })).rejects.toThrow(
+      /the oldest whose trades are kept/,
+    );
+  });
+  cut.abort(new ConnectError("cut", Code.Unavailable));
+  await vi.waitFor(() => expect(streams).toBe(2), { timeout: 20_000 });
+  recording.block(20, 301n * second, (r) => r.trade(trade("m", "c")));
+  await loadBytes(recording.bytes(), keep);
+  await vi.waitFor(() => expect(seen).toEqual(["a", "b", "c"]), { timeout: 20_000 });
+  stop.abort();
+  await reading;
+  await marketd.close();
 });
 
 test("a past book has its last trade, however old; one from before what is kept is refused", async () => {

@@ -1,4 +1,4 @@
-import { equals } from "@bufbuild/protobuf";
+import { clone, equals } from "@bufbuild/protobuf";
 import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 import type { TradeConnection } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import { type Trade, TradeSchema } from "../../../gen/vega/vega_pb.js";
@@ -210,8 +210,10 @@ class TradeReader {
     for (const trade of trades) {
       this.#given = trade.timestamp === this.#timeNs ? this.#given + 1 : 1;
       this.#timeNs = trade.timestamp;
-      this.#last = trade;
     }
+    const last = trades.at(-1);
+    // A copy: the caller may change what it is given.
+    if (last !== undefined) this.#last = clone(TradeSchema, last);
   }
 }
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Callable, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Iterator, List, Optional, Tuple
 
 import grpc
 
@@ -200,11 +200,14 @@ class _TradeReader:
             raise _gone()
         return False
 
-    def _give(self, trades: Iterable[Trade]) -> None:
+    def _give(self, trades: List[Trade]) -> None:
         for trade in trades:
             self._given = self._given + 1 if trade.timestamp == self._timestamp else 1
             self._timestamp = trade.timestamp
-            self._last = trade
+        if trades:
+            # A copy: the caller may change what it is given.
+            self._last = Trade()
+            self._last.CopyFrom(trades[-1])
 
 
 def _gone() -> Broken:
