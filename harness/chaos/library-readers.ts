@@ -13,9 +13,9 @@ const pauseMs = 100;
 const readMs = [1_500, 10_000] as const;
 /** A stream says something every second; one that is silent for so long is dead. */
 const silenceMaxMs = 3_000;
-/** A reader that would wait longer than that is left, and another one begins. */
+/** A reader that would wait for longer before it connects again is ended, and another one begins. */
 const waitMaxMs = 1_000;
-/** What was committed so long before the end of a reader that never lost its connection, it has. */
+/** A reader that never lost its connection has what was committed so long before its end. */
 const listMaxMs = 1_000;
 /** How often a reader is asked whether it has all that was published. */
 const checkMs = 150;
@@ -38,19 +38,23 @@ async function readTrades(
   const { chain, previousChain } = judge;
   const { fold } = chain;
   const marketId = marketOf({ judge, random });
-  const from = random.next() < 0.2 ? undefined : fold.block(1 + random.below(fold.height))?.timeNs;
+  // There is a trade to read, if there is one in the market, so that only a reader that gets it is right.
+  const known = fold.trades.count(marketId, judge.committed);
+  const isFromStart = known === 0 || random.next() < 0.2;
+  const from = isFromStart ? undefined : fold.trades.row(marketId, random.below(known))?.timeNs;
   let next = from === undefined ? 0 : fold.trades.count(marketId, fold.heightAt(from - 1n));
   // The first ones may come from the chain before, and the next ones from this one.
   const isOfOneChain = () => previousChain === undefined && judge.chain === chain;
   const left = new AbortController();
   const endsAfter = AbortSignal.timeout(Math.round(random.between(...readMs)));
-  let breaks = 0;
+  let [breaks, read] = [0, 0];
   const onDisconnect = (_: ConnectError, waitMs: number) => {
     breaks++;
     if (waitMs > waitMaxMs) left.abort();
   };
   const options = { signal: AbortSignal.any([signal, left.signal, endsAfter]), silenceMaxMs, onDisconnect };
-  const isFresh = () => next >= fold.trades.count(marketId, judge.shownBy(performance.now()));
+  const isFresh = () =>
+    (read > 0 || known === 0) && next >= fold.trades.count(marketId, judge.shownBy(performance.now()));
   const freshness = setInterval(() => isFresh() && scoreboard.step(state), checkMs);
   try {
     for await (const trade of trades(client, marketId, from, options)) {
@@ -59,6 +63,7 @@ async function readTrades(
         return isOfOneChain() ? { wrong } : undefined;
       }
       next++;
+      read++;
       scoreboard.step(state);
     }
   } catch (thrown) {

@@ -109,7 +109,7 @@ export class MessageResponse<S extends DescMessage> extends CachedResponse<S> {
  */
 export class ReadyResponse<S extends DescMessage> extends CachedResponse<S> {
   readonly #codec: Codec;
-  /** In the codec. */
+  /** The message in its codec. */
   readonly bytes: Uint8Array;
 
   constructor(response: EncodedResponse<S>, codec: Codec) {

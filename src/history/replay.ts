@@ -65,7 +65,7 @@ export interface ReplayOptions {
   readonly past: Past;
   readonly call: Call;
   readonly heartbeatMs: number;
-  /** Called when it reads the past no more, maybe several times. */
+  /** Called when it reads the past no more; it may be called again. */
   readonly released: () => void;
   /** Converts an error to one that a client may see. */
   readonly toFailure: (thrown: unknown) => Failure;

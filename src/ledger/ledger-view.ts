@@ -6,8 +6,8 @@ import type { Reader } from "../store/connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql, ReadBehindError } from "../store/connection/store-place.js";
 import { type IdRange, idMax } from "../store/id-range.js";
 import {
-  beforeOldest,
   everythingKept,
+  notRetained,
   type OldestKept,
   oldestKeptSql,
   parseOldestKept,
@@ -103,7 +103,7 @@ export class LedgerView {
     if (id >= firstIdOfBlock(this.#oldest.height)) return;
     throw worded(({ field }) => {
       const what = path === undefined ? "the export" : field(path);
-      return beforeOldest(what, "ledger entries", this.#oldest, "LEDGER_NOT_RETAINED");
+      return notRetained(what, "ledger entries", this.#oldest, "LEDGER_NOT_RETAINED");
     });
   }
 

@@ -103,7 +103,7 @@ export interface OldestKept {
 export const everythingKept: OldestKept = { height: 0n, timeNs: 0n };
 
 /** FAILED_PRECONDITION for what reaches before the oldest block of which rows are kept. */
-export function beforeOldest(what: string, rows: string, { height, timeNs }: OldestKept, reason: string): Failure {
+export function notRetained(what: string, rows: string, { height, timeNs }: OldestKept, reason: string): Failure {
   const message = `${what} reaches before block ${height}, the oldest whose ${rows} are kept; begin at its time, ${timeNs}, or later`;
   const reasonMetadata = { nearest_height: String(height), nearest_timestamp: String(timeNs) };
   return new Failure("failed_precondition", message, { reason, reasonMetadata });

@@ -10,7 +10,7 @@ import { type BlockPlace, checkCursor, parsePlace, placeSql } from "../store/con
 import type { Database } from "../store/database.js";
 import { type PastTradeRow, pastTradeRows } from "../store/history-table.js";
 import { beyond, type IdRange } from "../store/id-range.js";
-import { beforeOldest, everythingKept, type OldestKept } from "../store/ledger-entry-table.js";
+import { everythingKept, notRetained, type OldestKept } from "../store/ledger-entry-table.js";
 import { parseTradeProgress, type TradeProgress, tradeProgressSql } from "../store/trade-table.js";
 
 /** Which trades are selected; an empty list selects by nothing. */
@@ -50,7 +50,7 @@ const allKept: Pick<TradeProgress, "oldest" | "oldestOfCandles"> = {
 
 /** FAILED_PRECONDITION, because a request needs trades that are not kept. */
 export function tradesNotKept(path: string, oldest: OldestKept): Failure {
-  return worded(({ field }) => beforeOldest(field(path), "trades", oldest, "TRADES_NOT_RETAINED"));
+  return worded(({ field }) => notRetained(field(path), "trades", oldest, "TRADES_NOT_RETAINED"));
 }
 
 /**

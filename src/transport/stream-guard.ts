@@ -1,8 +1,8 @@
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import { quotaKey } from "../domain/client-address.js";
+import { ClientQuota } from "../domain/client-quota.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable } from "../domain/failure.js";
-import { HeldBytes } from "../domain/held-bytes.js";
 import {
   type Api,
   type BidiMethod,
@@ -36,7 +36,7 @@ export class StreamGuard {
   readonly #limits: TransportLimits;
   readonly #log: Log;
   readonly #open = new Set<GuardedStream>();
-  readonly #admitted: HeldBytes;
+  readonly #admitted: ClientQuota;
   readonly #sweep: NodeJS.Timeout;
   #draining = false;
   #ended = false;
@@ -119,8 +119,8 @@ export class StreamGuard {
   }
 }
 
-function countStreams({ streamsMax, streamsPerAddressMax }: TransportLimits): HeldBytes {
-  return new HeldBytes({
+function countStreams({ streamsMax, streamsPerAddressMax }: TransportLimits): ClientQuota {
+  return new ClientQuota({
     ofClientMax: streamsPerAddressMax === 0 ? Number.POSITIVE_INFINITY : streamsPerAddressMax,
     inAllMax: streamsMax,
     ofClient: (streams) => {

@@ -31,10 +31,7 @@ export interface ReadRange extends AccountRange {
   readonly newestNs: bigint | undefined;
 }
 
-/**
- * A range that ends at the newest block of a time at the latest, so that all that is read of it agrees, whenever that
- * is. All time goes on: it is undefined at both ends.
- */
+/** Ends a range at the newest block, so that everything read of it agrees. Without start and end it stays live. */
 export function readRange(range: AccountRange, newestNs: bigint): ReadRange {
   const { startNs, endNs } = range;
   const isLive = startNs === undefined && endNs === undefined;
@@ -43,7 +40,7 @@ export function readRange(range: AccountRange, newestNs: bigint): ReadRange {
   return { startNs, endNs: startNs !== undefined && startNs > after ? startNs : after, newestNs };
 }
 
-/** The parameters of a range with another end. A malformed end stays: the service says what is wrong. */
+/** The parameters of a range, with another end. A malformed end stays, so that the service says what is wrong. */
 export function endingAt(times: URLSearchParams, endNs: bigint | undefined): URLSearchParams {
   const query = new URLSearchParams(times);
   if (endNs !== undefined && /^[0-9]*$/.test(times.get(end) ?? "")) query.set(end, String(endNs));

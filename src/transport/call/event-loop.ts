@@ -1,5 +1,5 @@
+import { ClientQuota, heldRetryMs } from "../../domain/client-quota.js";
 import { Failure, unavailable } from "../../domain/failure.js";
-import { HeldBytes, heldRetryMs } from "../../domain/held-bytes.js";
 import { WorkPacer } from "../../domain/work-pacer.js";
 
 /** A callback for calls that are still open on the next turn of the event loop. */
@@ -82,7 +82,7 @@ export const requestBytesPerClientMax = 33_554_432;
 export const requestBytesMax = 268_435_456;
 
 /** Counts requests that are held. */
-export const heldRequests = new HeldBytes({
+export const heldRequests = new ClientQuota({
   ofClientMax: requestBytesPerClientMax,
   inAllMax: requestBytesMax,
   ofClient: tooManyOfClient,

@@ -19,7 +19,7 @@ export const cancellingClientsMax = 8_192;
 /** Retry delay for a client that cancelled too many calls. It is certain to be admitted then. */
 const cancelRetryMs = exceededSecondsMax * 1_000;
 
-/** Retry delay for a client of which there are too many connections, or in all. */
+/** Retry delay for a client whose connection was refused because there are too many, of it or of all. */
 const connectionRetryMs = 5_000;
 
 /** Why connections are refused. Made once each: thousands of connections per second may be refused. */

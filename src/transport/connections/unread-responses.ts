@@ -1,8 +1,8 @@
 import type { Http2Stream } from "node:http2";
 import type { Writable } from "node:stream";
 import { quotaKey } from "../../domain/client-address.js";
+import { ClientQuota, heldRetryMs } from "../../domain/client-quota.js";
 import { Failure, unavailable } from "../../domain/failure.js";
-import { HeldBytes, heldRetryMs } from "../../domain/held-bytes.js";
 
 /**
  * Larger bodies are written in pieces of this size, each when the peer has taken the previous one. Otherwise a slow
@@ -20,10 +20,10 @@ export const unreadBytesPerClientMax = 134_217_728;
 export const unreadBytesMax = 536_870_912;
 
 /** Counts bytes of responses that readers have not taken. A single response may exceed both limits, in bytes. */
-export function countUnread(ofClientMax: number, inAllMax: number): HeldBytes {
+export function countUnread(ofClientMax: number, inAllMax: number): ClientQuota {
   const message = "this server holds as many unread responses as it can";
   const inAll = () => unavailable(message, "TOO_MANY_UNREAD_RESPONSES", heldRetryMs);
-  return new HeldBytes({ ofClientMax, inAllMax, ofClient: tooManyOfClient, inAll });
+  return new ClientQuota({ ofClientMax, inAllMax, ofClient: tooManyOfClient, inAll });
 }
 
 function tooManyOfClient(unread: number): Failure {

@@ -19,8 +19,8 @@ import {
 } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { ServerReflection as AlphaServerReflection } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
 import { quotaKey } from "../../domain/client-address.js";
+import type { ClientQuota } from "../../domain/client-quota.js";
 import { type Failure, repeated } from "../../domain/failure.js";
-import type { HeldBytes } from "../../domain/held-bytes.js";
 import { type Api, bidiStreaming, type RequestStream, type ResponseStream } from "../../domain/service.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
 import { MessageResponse, ReadyResponse } from "../../encoding/message-response.js";
@@ -69,7 +69,7 @@ class ReflectionStream implements ResponseStream<typeof ServerReflectionResponse
   constructor(
     private readonly requests: RequestStream<typeof ServerReflectionRequestSchema>,
     private readonly respond: (request: ServerReflectionRequest) => ReflectionResponse,
-    private readonly unread: HeldBytes,
+    private readonly unread: ClientQuota,
     private readonly client: string,
   ) {}
 
