@@ -29,6 +29,7 @@ const longest = [
   "verify/verify",
   "e2e/workers",
   "e2e/command",
+  "e2e/command-line",
   "live/scale",
   "live/large-books",
   "live/real-recording",

@@ -35,13 +35,13 @@ const residentMaxBytes = 1_610_612_736;
 /** Descriptors that may differ from those before: connections of the database pool, and those of the bystander. */
 const descriptorsSpare = 24;
 
-/** The 99th percentile of the well-behaved client's calls must stay below this. */
+/**
+ * The 99th percentile of the well-behaved client's calls may exceed that of a bare server, requested meanwhile, by less
+ * than this. A pause of the machine delays both, and a short round has so few calls that one pause decides.
+ */
 const bystanderMaxMs = 500;
 
-/**
- * The 99th percentile of health on its own listener may exceed that of a bare server, requested meanwhile, by less than
- * this. A pause of the machine delays both.
- */
+/** The same for health on its own listener. */
 const healthMaxMs = 100;
 
 /** Resident memory may grow over three rounds by this share of what was resident after the first of all. */
@@ -239,16 +239,16 @@ class AttackRun {
     const bareMs = percentile99(of("bare server")?.latenciesMs ?? []);
     const refused = readings.reduce((sum, reading) => sum + reading.refused, 0);
     const failures = probes.flatMap((probe) => (of(probe)?.failures ?? []).map((failure) => `${probe}: ${failure}`));
-    const limit = (this.#hasAdminListener ? healthMaxMs : bystanderMaxMs) + bareMs;
+    const healthLimitMs = (this.#hasAdminListener ? healthMaxMs : bystanderMaxMs) + bareMs;
     const report = this.#report;
     const each = hot.map((probe) => `${probe} ${percentile99(of(probe)?.latenciesMs ?? [])} ms`).join(", ");
     report.check(
       `${name}: others are answered in time`,
-      hotMs < bystanderMaxMs,
-      `99th percentile ${hotMs} ms: ${each}`,
+      hotMs < bystanderMaxMs + bareMs,
+      `99th percentile ${hotMs} ms (${each}), of a bare server ${bareMs} ms`,
     );
     const health = `99th percentile ${healthMs} ms, of a bare server ${bareMs} ms`;
-    report.check(`${name}: health is answered in time`, healthMs < limit, health);
+    report.check(`${name}: health is answered in time`, healthMs < healthLimitMs, health);
     report.check(`${name}: others get responses`, failures.length === 0, () => summary(failures));
     return [hotMs, healthMs, bareMs, refused, failures.length];
   }

@@ -27,6 +27,7 @@ const questionLoops = 6;
 const replayLoops = 3;
 /** How long a block may take from its commit until a service has it. */
 const freshnessMs = 1_500;
+/** How long a reader of the replica may take to see that the past is kept again. */
 const laggingMs = 8_000;
 /** Resumes over few blocks on large books take at most this share of the bytes of whole books, at the median. */
 const resumeShareMax = 0.1;
@@ -118,10 +119,8 @@ async function askOn(world: HistoryWorld, questions: PastQuestions, signal: Abor
 }
 
 function askedOf(world: HistoryWorld, { name, port }: Served): Asked {
-  const mayLack = (block: BlockEnd): boolean => {
-    const lateMs = name === "lagging" ? laggingMs : freshnessMs;
-    return world.commits.heightAt(performance.now() - lateMs) < block.index + 1;
-  };
+  const commits = name === "lagging" ? world.replicaCommits : world.commits;
+  const mayLack = (block: BlockEnd) => commits.heightAt(performance.now() - freshnessMs) < block.index + 1;
   const gapLagMs = name === "lagging" ? laggingMs : gapNoticedMsMax;
   return { name, ...clientsOf(port), gapLagMs, mayLack };
 }

@@ -1,4 +1,5 @@
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useErrorBoundary, useRef, useState } from "preact/hooks";
+import { thrownText } from "../src/domain/thrown-text.js";
 import type { BookStore } from "./books/book-store.js";
 import { ExactSwitch } from "./components/amount.js";
 import { StatusStrip } from "./components/status-strip.js";
@@ -33,6 +34,7 @@ const titles = {
   account: "Account",
   ledger: "Ledger",
   signers: "Signer bundles",
+  nothing: "Nothing here",
 } as const satisfies Record<Route["view"], string>;
 
 function View({ shown, app }: { readonly shown: Route; readonly app: AppProps }) {
@@ -45,9 +47,30 @@ function View({ shown, app }: { readonly shown: Route; readonly app: AppProps })
       return <LedgerView query={shown.query} {...app} />;
     case "signers":
       return <SignersView query={shown.query} />;
+    case "nothing":
+      return (
+        <>
+          <h1>{titles.nothing}</h1>
+          <p class="notice">
+            There is nothing at this address. Go to <a href="#/">Markets</a>.
+          </p>
+        </>
+      );
     default:
       return <MarketsView find={shown.find} {...app} />;
   }
+}
+
+/** A view, or what it threw until another route is shown. */
+function GuardedView({ shown, app }: { readonly shown: Route; readonly app: AppProps }) {
+  const [thrown, forget] = useErrorBoundary();
+  useEffect(forget, [shown]);
+  if (thrown === undefined) return <View shown={shown} app={app} />;
+  return (
+    <p id="view-failed" class="notice" role="alert">
+      This view cannot be shown: {thrownText(thrown)}. Choose another one.
+    </p>
+  );
 }
 
 /** The whole page. */
@@ -58,11 +81,15 @@ export function App(app: AppProps) {
   const main = useRef<HTMLElement>(null);
   const place = `${shown.view} ${marketId}`;
   const firstPlace = useRef(place);
+  const chain = useObservable(app.books.chain, (value) => value);
+  /** The chain that was shown when the reader came to this place. */
+  const [chainBefore, setChainBefore] = useState(chain);
   const title = marketId === "" ? titles[shown.view] : cut(marketName(marketId, market), nameLengthMax);
 
   useEffect(() => {
     document.title = `${title} · marketd`;
   }, [title]);
+  useEffect(() => setChainBefore(chain), [place]);
   useEffect(() => {
     // Readers of the screen hear of another view, but not of the first.
     if (place !== firstPlace.current) {
@@ -100,7 +127,12 @@ export function App(app: AppProps) {
         <StatusStrip books={app.books} status={app.status} />
       </header>
       <main id="content" ref={main} tabIndex={-1} aria-label={title}>
-        <View shown={shown} app={app} />
+        {chain !== chainBefore && (
+          <p id="other-chain" class="notice" role="alert">
+            The service now has the data of another chain. What this page showed of the last one is gone.
+          </p>
+        )}
+        <GuardedView key={chain} shown={shown} app={app} />
       </main>
     </>
   );

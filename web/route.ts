@@ -1,4 +1,6 @@
-import { instant, nanoseconds } from "../src/domain/instant.js";
+import { isoInstant } from "../src/domain/instant.js";
+import { thrownText } from "../src/domain/thrown-text.js";
+import { linkedTime } from "./format/time-text.js";
 import { Observable } from "./hooks/observable.js";
 
 /** Views whose parameters are named as the API names them. */
@@ -15,7 +17,7 @@ export interface MarketRoute {
   readonly marketId: string;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */
   readonly at: string | undefined;
-  /** What the URL names as the moment, where that cannot be read. */
+  /** Why the moment that the URL names cannot be shown. */
   readonly unreadAt?: string;
   /** The interval of candles, as the service names it; "": none was chosen. */
   readonly interval: string;
@@ -26,25 +28,33 @@ export interface MarketRoute {
 /** What the page shows, as its URL says. */
 export type Route =
   | { readonly view: "markets"; readonly find: string }
+  | { readonly view: "nothing" }
   | MarketRoute
   | { readonly view: QueryView; readonly query: URLSearchParams };
 
-/** The route that a URL's fragment names; unknown ones are the overview. */
+/** The route that a URL's fragment names. */
 export function parseRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#/, "").split("?", 2);
   const [, view, argument = ""] = path.split("/");
   if (view === "market" && argument !== "") {
     const given = new URLSearchParams(query);
-    const moment = given.get("at") ?? "";
-    const at = nanoseconds(moment);
-    const unread = at === undefined && moment !== "" && { unreadAt: moment };
     const pages = tradesPages.map((name) => [name, given.get(name) ?? ""] as const);
     const trades = pages.find(([, cursor]) => cursor !== "");
-    return { view, marketId: decode(argument), at, ...unread, interval: given.get("interval") ?? "", trades };
+    return { view, marketId: decode(argument), ...momentIn(given), interval: given.get("interval") ?? "", trades };
   }
   const queryView = queryViews.find((each) => each === view);
   if (queryView !== undefined) return { view: queryView, query: new URLSearchParams(query) };
+  if (path !== "" && path !== "/") return { view: "nothing" };
   return { view: "markets", find: new URLSearchParams(query).get("find") ?? "" };
+}
+
+function momentIn(given: URLSearchParams): Pick<MarketRoute, "at" | "unreadAt"> {
+  const moment = given.get("at");
+  try {
+    return { at: moment ? linkedTime(moment) : undefined };
+  } catch (thrown) {
+    return { at: undefined, unreadAt: thrownText(thrown) };
+  }
 }
 
 function decode(text: string): string {
@@ -75,9 +85,10 @@ export function navigate(href: string): void {
 export const route = new Observable<Route>(parseRoute(location.hash));
 addEventListener("hashchange", () => route.set(parseRoute(location.hash)));
 
-/** Shows another route in place of this one in the browser's history. */
-export function replaceRoute(href: string): void {
-  history.replaceState(null, "", href);
+/** Shows another route, in place of this one in the browser's history or after it. */
+export function showRoute(href: string, place: "here" | "after" = "here"): void {
+  if (place === "after") history.pushState(null, "", href);
+  else history.replaceState(null, "", href);
   route.set(parseRoute(href));
 }
 
@@ -87,7 +98,7 @@ function shownHref({ marketId, at, interval, trades }: Omit<MarketRoute, "view">
     ...(interval !== "" && { interval }),
     ...(trades && { [trades[0]]: trades[1] }),
   });
-  const query = [...(at === undefined ? [] : [`at=${instant(at).replace(" ", "T")}Z`]), `${named}`].filter(Boolean);
+  const query = [...(at === undefined ? [] : [`at=${isoInstant(BigInt(at))}`]), `${named}`].filter(Boolean);
   return `${marketHref(marketId)}${query.length > 0 ? `?${query.join("&")}` : ""}`;
 }
 
@@ -104,7 +115,12 @@ export function otherMarketHref(marketId: string): string {
   return shownHref({ trades: undefined, ...shownOf({ marketId }), marketId });
 }
 
-/** Shows a market at another moment, or other candles or trades, in place of what is shown in the browser's history. */
+/**
+ * Shows a market at another moment, or other candles or trades, in place of what is shown in the browser's history. Of
+ * all moments of the past, only the first is shown after the present: to go back leads there.
+ */
 export function showMarket(marketId: string, change: Partial<Pick<MarketRoute, "at" | "interval" | "trades">>): void {
-  replaceRoute(shownHref({ trades: undefined, ...shownOf(change), marketId }));
+  const { at } = shownOf({});
+  const entersPast = at === undefined && change.at !== undefined;
+  showRoute(shownHref({ trades: undefined, ...shownOf(change), marketId }), entersPast ? "after" : "here");
 }

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openEmbedded } from "../../src/embedded/open-embedded.js";
 import { writeBatch } from "../../src/loader/batch.js";
-import { TableSums } from "../../src/loader/table-sums.js";
+import { noSums, TableSums } from "../../src/loader/table-sums.js";
 import { migrate } from "../../src/store/migrate.js";
 import type { Progress } from "../../src/store/progress-table.js";
 import { openWriter, type Writer } from "../../src/store/writer.js";
@@ -17,7 +17,7 @@ const historyBlocks = 200;
 /** A simulated network that commits its blocks to a private database when it is told to. */
 export class CommittedNetwork implements BlockSource {
   readonly #network = new FoldedNetwork();
-  readonly #sums = new TableSums();
+  readonly #sums = new TableSums(noSums);
   #progress: Progress | undefined;
   #newestDigest: Uint8Array | undefined;
 

@@ -46,8 +46,9 @@ class Driven {
 
   constructor({ first, blocks }: SimulatedBlocks) {
     this.#blocks = blocks;
-    this.state = new LiveState(first, liveLimits);
-    this.hub = new Hub(this.state, liveLimits, pino({ level: "silent" }));
+    this.state = new LiveState(first.progress, liveLimits);
+    this.state.apply(first);
+    this.hub = new Hub(this.state, liveLimits, pino({ level: "silent" }), { messages: 0 });
   }
 
   /** What the tail does with a snapshot. */

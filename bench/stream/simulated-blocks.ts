@@ -85,7 +85,7 @@ export function moved(changes: Changes, by: bigint): Changes {
 function changesOf(batch: WholeBatch, wholeBooks: boolean): Changes {
   const levels = [...batch.levels.values()];
   return {
-    progress: { ...batch.reached, timeNs: batch.reached.blockTimeNs, storeId: "bench", prunedSequence: 0n },
+    progress: { ...batch.reached, storeId: "bench", prunedSequence: 0n },
     markets: [...batch.markets.values()],
     marketData: [...batch.marketData.values()],
     assets: [],

@@ -156,6 +156,10 @@ func (r *depthReader) read(ctx context.Context, yield func(DepthChange, error) b
 // on.
 func (r *depthReader) goesOnAfter(err error) bool {
 	code := connect.CodeOf(err)
+	// Another server had this time before.
+	if code == connect.CodeOutOfRange && r.token != "" && !r.live {
+		return true
+	}
 	damaged := code == connect.CodeDataLoss
 	if IsTransient(err) && (r.live || !damaged) {
 		if damaged {

@@ -33,7 +33,11 @@ func IsTransient(err error) bool {
 	if code == connect.CodeResourceExhausted && strings.Contains(err.Error(), tooLarge) {
 		return false
 	}
-	return !slices.Contains(permanentCodes, code) || strings.Contains(err.Error(), protocolError)
+	if !slices.Contains(permanentCodes, code) {
+		return true
+	}
+	var failure *connect.Error
+	return errors.As(err, &failure) && strings.HasPrefix(failure.Message(), protocolError)
 }
 
 // tooLarge is what Connect says of a message that is too large.

@@ -93,8 +93,8 @@ export class FaultRun {
     const rows = [...this.scoreboard.rows.values()];
     const tried = faults.every(({ name }) => (this.scoreboard.rows.get(name)?.times ?? 0) > 0);
     report.check("every fault was tried", tried);
-    for (const { name, wrong } of rows)
-      report.check(`${name}: no wrong response`, wrong === 0, `${wrong} wrong responses`);
+    for (const { name, wrong, firstWrong } of rows)
+      report.check(`${name}: no wrong response`, wrong === 0, `${wrong} wrong responses, the first one ${firstWrong}`);
     for (const line of this.scoreboard.honestErrors().slice(0, honestErrorsShown)) report.say(line);
     report.table([
       ["fault", "times", "right responses", "honest errors", "wrong responses", "seconds to recover"],

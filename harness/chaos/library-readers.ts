@@ -24,7 +24,7 @@ const checkMs = 150;
 export function startLibraryReaders(readers: Readers): Promise<void>[] {
   const client = createMarketdClient(`http://127.0.0.1:${readers.port}`);
   return ["library's trades", "library's trades, 2"].map((name) =>
-    repeat(readers, name, "stream", pauseMs, (startedAt, state) => readTrades(readers, client, startedAt, state)),
+    repeat(readers, name, "replay", pauseMs, (startedAt, state) => readTrades(readers, client, startedAt, state)),
   );
 }
 

@@ -35,7 +35,7 @@ export const allExcuses: readonly Excuse[] = [
   "stream",
 ];
 
-/** A replay reads the past from the database, and is a stream like others then. */
+/** A replay reads the past from the database, and is a stream like others then. So is a list that becomes a stream. */
 export type ClientKind = "hot" | "ledger" | "stream" | "replay";
 
 /** How much later than the end of its connections the end of a process may be heard of, in milliseconds. */
@@ -48,6 +48,8 @@ export interface Row {
   right: number;
   honest: number;
   wrong: number;
+  /** What was wrong with the first wrong response. */
+  firstWrong?: string;
   recoverySeconds: number | undefined;
 }
 
@@ -186,6 +188,7 @@ export class Scoreboard {
   wrong(client: ClientState, what: string): void {
     failed(client, what);
     this.#current.wrong++;
+    this.#current.firstWrong ??= `${client.name}: ${what}`;
     this.#reportOnce(`wrong response during "${this.#current.name}": ${client.name}`, what);
   }
 

@@ -67,6 +67,8 @@ export class HistoryWorld {
   readonly loader: Supervised;
   readonly services: readonly Served[];
   readonly commits: Commits;
+  /** Those that the replica has. */
+  readonly replicaCommits: Commits;
   /** What the next loader is told. */
   keepBooks = "all";
   readonly #network: MixedNetwork;
@@ -90,6 +92,7 @@ export class HistoryWorld {
     this.#network = new MixedNetwork(settings.seed, random, simulatedMarkets);
     this.#recording = join(directory, "chain.recording");
     this.commits = new Commits(primary, () => this.#network.chainId);
+    this.replicaCommits = new Commits(replica, () => this.#network.chainId);
     const places = [["steady", primary] as const, ["young", primary] as const, ["lagging", replica] as const];
     this.services = places.map(([name, server], index) => {
       const port = ports[index] ?? 0;
@@ -215,6 +218,7 @@ export class HistoryWorld {
   async close(): Promise<void> {
     clearInterval(this.#pace);
     this.commits.close();
+    this.replicaCommits.close();
     const processes = [this.loader, this.#previousLoader, ...this.services.map((service) => service.process)];
     await Promise.all(processes.map((process) => process?.stop(4_000)));
     for (const server of [this.primary, this.replica]) await server.end();
@@ -227,6 +231,7 @@ export class HistoryWorld {
     for (let block = 0; block < firstBlocks; block++) this.#advance(startNs + stepNs * BigInt(block));
     this.loader.start();
     this.commits.start();
+    this.replicaCommits.start();
     for (const { process } of this.services) process.start();
     const areReady = async () => {
       if (this.commits.height < firstBlocks) return false;

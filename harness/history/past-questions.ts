@@ -89,6 +89,15 @@ function overRpc(client: RpcClient, request: MessageInitShape<typeof GetMarketDe
   };
 }
 
+/** What a list of changes is of. */
+interface ListedRange {
+  /** Where it begins, which it depends on. */
+  readonly anchor: BlockEnd;
+  readonly first: BlockEnd;
+  /** Exclusive. */
+  readonly until: BlockEnd;
+}
+
 /** A block, as a request names it. */
 interface Place {
   readonly block: BlockEnd;
@@ -230,22 +239,35 @@ export class PastQuestions {
     query.push(`pagination.${isBackwards ? "last" : "first"}=${size}`, `pagination.newest_first=${newestFirst}`);
     const path = `${pathOf(past)}/changes?${query.join("&")}`;
     const pages = new Pages(isBackwards, size);
-    while (pages.count < pagesMax) {
+    if (!(await this.#readPages({ asked, path }, past, { anchor, first, until }, newestFirst, pages))) return;
+    const inOrder = newestFirst ? pages.texts.toReversed() : pages.texts;
+    this.#compareChanges({ asked, path }, past, { anchor, first, until }, inOrder);
+  }
+
+  /** @returns whether all pages of a list were read, and each is right */
+  async #readPages(
+    { asked, path }: Pick<Question, "asked" | "path">,
+    past: MarketPast,
+    { anchor, first, until }: ListedRange,
+    newestFirst: boolean,
+    pages: Pages,
+  ): Promise<boolean> {
+    while (pages.count < pagesMax && !pages.isWhole) {
       const question = pageOf(asked, path + pages.cursor);
-      const isRight = await this.#judge("page of changes", question, past, [anchor, until], (body) => pages.add(body));
-      if (!isRight) return;
-      if (pages.isWhole) {
-        const inOrder = newestFirst ? pages.texts.toReversed() : pages.texts;
-        this.#compareChanges({ asked, path }, past, { anchor, first, until }, inOrder);
-        return;
-      }
+      // What is old may be removed at any time. A list from the newest on depends on it where it gets there.
+      const oldest = newestFirst && (pages.count > 0 || pages.isBackwards) ? first : anchor;
+      const isRight = await this.#judge("page of changes", question, past, [anchor, until, oldest], (body) =>
+        pages.add(body, oldest !== anchor && this.kept.mayBePruned(oldest)),
+      );
+      if (!isRight) return false;
     }
+    return pages.isWhole;
   }
 
   #compareChanges(
     { asked, path }: Pick<Question, "asked" | "path">,
     past: MarketPast,
-    { anchor, first, until }: { readonly anchor: BlockEnd; readonly first: BlockEnd; readonly until: BlockEnd },
+    { anchor, first, until }: ListedRange,
     found: readonly string[],
   ): void {
     const kind = "list of changes";
@@ -283,8 +305,8 @@ export class PastQuestions {
     kind: string,
     { asked, path, get }: Question,
     past: MarketPast,
-    /** Where the standing of the market decides, and the newest block that the response depends on. */
-    [block, newest]: readonly [BlockEnd, BlockEnd],
+    /** Where the standing of the market decides, and the newest and the oldest block that the response depends on. */
+    [block, newest, oldest = block]: readonly [BlockEnd, BlockEnd, BlockEnd?],
     differs: (body: string, isImmutable: boolean) => string | undefined,
   ): Promise<boolean> {
     const before = this.kept.standing(past, block);
@@ -292,7 +314,7 @@ export class PastQuestions {
     const standings = [before, this.kept.standing(past, block)];
     const place = `${asked.name} ${path} (block ${block.index}, ${standings.map(({ kind }) => kind).join(", then ")})`;
     if ("error" in response) {
-      await this.#judgeError(kind, asked, place, past, [block, newest], standings, response.error);
+      await this.#judgeError(kind, asked, place, past, [block, newest, oldest], standings, response.error);
       return false;
     }
     // A service may know sooner than the harness that the past is kept again.
@@ -319,14 +341,14 @@ export class PastQuestions {
     asked: Asked,
     place: string,
     past: MarketPast,
-    [block, newest]: readonly [BlockEnd, BlockEnd],
+    [block, newest, oldest]: readonly [BlockEnd, BlockEnd, BlockEnd],
     standings: readonly Standing[],
     error: ServiceError,
   ): Promise<void> {
     const text = errorText(error);
     const isTrue = standings.some((standing) => expectedErrors(standing, false).includes(text));
     const isExpected =
-      standings.some((standing) => expectedErrors(standing, this.kept.mayBePruned(block)).includes(text)) ||
+      standings.some((standing) => expectedErrors(standing, this.kept.mayBePruned(oldest)).includes(text)) ||
       (text === `code ${codes.outOfRange} HISTORY_NOT_YET` && asked.mayLack(newest)) ||
       (text === marketUnknown && isNewTo(asked, past)) ||
       // Of a market that was announced since, nothing is written at all.
@@ -490,12 +512,12 @@ class Pages {
   isWhole = false;
 
   constructor(
-    private readonly isBackwards: boolean,
+    readonly isBackwards: boolean,
     private readonly size: number,
   ) {}
 
-  /** Adds the next page. @returns what is wrong with it */
-  add(body: string): string | undefined {
+  /** Adds the next page; `mayBeGone`: what is older than it may be removed. @returns what is wrong with it */
+  add(body: string, mayBeGone: boolean): string | undefined {
     const { edges, pageInfo } = readPage(body);
     const { hasNextPage, hasPreviousPage, startCursor, endCursor } = pageInfo;
     const { isBackwards, size, count } = this;
@@ -505,7 +527,9 @@ class Pages {
     const cursor = encodeURIComponent(isBackwards ? startCursor : endCursor);
     this.cursor = `&pagination.${isBackwards ? "before" : "after"}=${cursor}`;
     this.isWhole = !goesOn;
-    if (wasBefore !== count > 0) return `page ${count} says that ${wasBefore ? "a" : "no"} page is before it`;
+    const mayBeFirst = count === 0 || (isBackwards && mayBeGone);
+    if (wasBefore ? count === 0 : !mayBeFirst)
+      return `page ${count} says that ${wasBefore ? "a" : "no"} page is before it`;
     return edges.length > size || (edges.length === 0 && goesOn) ? `${edges.length} edges` : undefined;
   }
 }

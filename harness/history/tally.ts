@@ -7,6 +7,8 @@ interface Counts {
   right: number;
   honest: number;
   wrong: number;
+  /** The first wrong one. */
+  firstWrong?: string;
 }
 
 /** Counts questions by their kind, and tells of wrong ones with all that is needed to ask again. */
@@ -39,6 +41,7 @@ export class Tally {
   wrong(kind: string, place: string, what: string): void {
     const counts = this.#of(kind);
     counts.wrong++;
+    counts.firstWrong ??= `(seed ${this.seed}) ${place}: ${what}`;
     if (counts.wrong <= toldMax) this.report.say(`WRONG (seed ${this.seed}) ${kind}: ${place}: ${what}`);
   }
 
@@ -56,8 +59,8 @@ export class Tally {
     const sorted = [...this.#honest].sort(([, a], [, b]) => b - a).slice(0, 20);
     for (const [what, count] of sorted) this.report.say(`${count} × ${what}`);
     for (const [name, count] of this.#facts) this.report.say(`${name}: ${count}`);
-    for (const [kind, { right, wrong }] of this.#kinds) {
-      this.report.check(`${kind}: none wrong`, wrong === 0, `${wrong} wrong`);
+    for (const [kind, { right, wrong, firstWrong }] of this.#kinds) {
+      this.report.check(`${kind}: none wrong`, wrong === 0, `${wrong} wrong, the first one ${firstWrong}`);
       this.report.check(`${kind}: some right`, right > 0);
     }
     const rows = [...this.#kinds].map(([kind, { right, honest, wrong }]) => [kind, right, honest, wrong]);

@@ -10,7 +10,7 @@ import { requireIdentifier } from "../domain/identifier.js";
 import { type Call, type ResponseStream, type StreamMethod, serverStreaming } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import type { EntryText } from "../ledger/entry-row.js";
-import { type ExportSubject, LedgerExport } from "../ledger/ledger-export.js";
+import { type ExportSubject, exportBatchRows, LedgerExport } from "../ledger/ledger-export.js";
 import type { LedgerReader } from "../ledger/ledger-reader.js";
 import { type CsvFacts, LedgerCsv } from "./ledger-csv.js";
 
@@ -20,6 +20,12 @@ const contentType = "text/csv";
 
 /** Batches of entries that are held at most, including the one that is being written. */
 export const batchesMax = 2;
+
+/** Entries in one batch of each open export of a process, about: where many are open, their batches are smaller. */
+export const exportRowsMax = 120_000;
+
+/** The smallest batch, as a part of the usual one: many small statements cost more. */
+const batchShareMin = 24;
 
 /** Pieces that one `take` returns; the reader writes them at once. */
 export const piecesPerTakeMax = 4;
@@ -33,8 +39,12 @@ export function exportLedgerEntries(options: {
   readonly toFailure?: FailureOf;
   /** The approximate number of entries in a batch. */
   readonly batchRows?: number;
+  /** Default: {@link exportRowsMax}. */
+  readonly rowsMax?: number;
 }): StreamMethod {
-  const toFailure = options.toFailure ?? plainFailure;
+  const { ledger, toFailure = plainFailure, batchRows = exportBatchRows, rowsMax = exportRowsMax } = options;
+  const open = new Set<ExportStream>();
+  const nextRows = () => Math.min(batchRows, Math.max(batchRows / batchShareMin, rowsMax / open.size));
   return serverStreaming(
     TradingDataService.method.exportLedgerEntries,
     async (request: ExportLedgerEntriesRequest, call: Call): Promise<ResponseStream<Body>> => {
@@ -43,8 +53,8 @@ export function exportLedgerEntries(options: {
         assetId: requireIdentifier("asset_id", request.assetId),
         time: readDateRange(request.dateRange),
       };
-      const source = await LedgerExport.open(options.ledger, subject, call, options.batchRows);
-      return new ExportStream(source, subject, call, toFailure);
+      const source = await LedgerExport.open(ledger, subject, call, batchRows);
+      return new ExportStream(source, subject, call, { toFailure, open, nextRows });
     },
   );
 }
@@ -57,13 +67,21 @@ function plainFailure(thrown: unknown): Failure {
   return new Failure("internal", "internal error; ask for the file again", { reason: "INTERNAL", cause: thrown });
 }
 
+/** What the exports of a process share. */
+interface SharedByExports {
+  readonly toFailure: FailureOf;
+  readonly open: Set<ExportStream>;
+  /** The approximate number of entries in the next batch of each. */
+  readonly nextRows: () => number;
+}
+
 class ExportStream implements ResponseStream<Body> {
   readonly headers: ReadonlyMap<string, string>;
   readonly trailerNames = contentFactNames.map((name) => `export-${kebab(name)}`);
   readonly #trailers = new Map<string, string>();
   readonly #source: LedgerExport;
   readonly #csv: LedgerCsv;
-  readonly #toFailure: FailureOf;
+  readonly #shared: SharedByExports;
   readonly #gone = new AbortController();
   readonly #call: Call;
   /** Messages besides the pieces: the first and the last. */
@@ -78,10 +96,11 @@ class ExportStream implements ResponseStream<Body> {
   #complete = false;
   #failure: Failure | undefined;
 
-  constructor(source: LedgerExport, subject: ExportSubject, call: Call, toFailure: FailureOf) {
+  constructor(source: LedgerExport, subject: ExportSubject, call: Call, shared: SharedByExports) {
     this.#source = source;
     this.#csv = new LedgerCsv(source);
-    this.#toFailure = toFailure;
+    this.#shared = shared;
+    shared.open.add(this);
     const { clientAddress, requestHeaders } = call;
     this.#call = { signal: this.#gone.signal, clientAddress, requestHeaders };
     const facts = subjectFacts(source, subject);
@@ -140,6 +159,7 @@ class ExportStream implements ResponseStream<Body> {
   }
 
   close(): void {
+    this.#shared.open.delete(this);
     this.#gone.abort(readerLeft);
     this.#ready.length = 0;
     this.#batches.length = 0;
@@ -150,13 +170,13 @@ class ExportStream implements ResponseStream<Body> {
     if (this.#reading || this.#exhausted || this.ended || this.#batches.length >= batchesMax) return;
     this.#reading = true;
     this.#source
-      .next(this.#call)
+      .next(this.#call, this.#shared.nextRows())
       .then((rows) => {
         if (rows.length === 0) this.#exhausted = true;
         else if (!this.#gone.signal.aborted) this.#batches.push(rows);
       })
       .catch((error: unknown) => {
-        if (!this.#gone.signal.aborted) this.#failure = this.#toFailure(error);
+        if (!this.#gone.signal.aborted) this.#failure = this.#shared.toFailure(error);
       })
       .finally(() => {
         this.#reading = false;

@@ -1,5 +1,6 @@
 import { type GetLatestMarketDepthRequest, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { blockMetadata } from "../domain/block-headers.js";
+import { quotaKey } from "../domain/client-address.js";
 import { requireIdentifier } from "../domain/identifier.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import { BookResponse } from "../live/book-response.js";
@@ -15,7 +16,7 @@ export function getLatestMarketDepth(options: { readonly live: Live }): UnaryMet
       .requireBook(marketId)
       .depth(request.maxDepth ?? 0n);
     if (!(response instanceof BookResponse)) return response;
-    const preparing = response.prepare(call.codec ?? "json");
+    const preparing = response.prepare(call.codec ?? "json", quotaKey(call.clientAddress));
     if (preparing === undefined) return response;
     const block = live.newestBlock();
     // A block that came meanwhile is not in the response.

@@ -4,6 +4,7 @@ import {
   MarketHistoryService,
 } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { blockMetadata } from "../domain/block-headers.js";
+import { quotaKey } from "../domain/client-address.js";
 import { requireIdentifier } from "../domain/identifier.js";
 import type { Metadata } from "../domain/metadata.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
@@ -27,7 +28,7 @@ export function getMarketDepthAt(options: { readonly live: Live; readonly histor
     live.state().requireMarket(marketId);
     return readPastBook(history.past, marketId, moment, call, async (book) => {
       const response = bookResponse(live, marketId, request.maxDepth ?? 0n, book);
-      await response.prepare(call.codec ?? "json");
+      await response.prepare(call.codec ?? "json", quotaKey(call.clientAddress));
       return response;
     });
   });

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { DescEnum } from "@bufbuild/protobuf";
 import { AccountTypeSchema, TransferTypeSchema } from "../../gen/vega/vega_pb.js";
+import type { AccountDirectory } from "../ledger/account-directory.js";
 import { type EntryText, parseEntry } from "../ledger/entry-row.js";
 import type { LedgerExport } from "../ledger/ledger-export.js";
 
@@ -13,8 +14,17 @@ export const csvHeader =
 /** The approximate size of a piece of CSV in bytes: it ends with the row that exceeds this. */
 export const csvPieceBytes = 64 * 1024;
 
-/** Accounts whose text a writer caches; a system account can have very many counterparties. */
+/** Accounts whose texts are cached, for each side; a system account can have very many counterparties. */
 export const accountTextsMax = 10_000;
+
+/** The texts of accounts by their numbers, in the columns of either side. */
+interface AccountTexts {
+  readonly from: Map<number, string>;
+  readonly to: Map<number, string>;
+}
+
+/** All exports of a store share them: a slow reader would hold its own for long. */
+const textsOf = new WeakMap<AccountDirectory, AccountTexts>();
 
 /** The summary of a complete CSV. */
 export interface CsvFacts {
@@ -28,13 +38,15 @@ export interface CsvFacts {
 /** Writes the CSV of one export (RFC 4180), and computes its summary. */
 export class LedgerCsv {
   readonly #hash = createHash("sha256");
-  readonly #fromTexts = new Map<number, string>();
-  readonly #toTexts = new Map<number, string>();
+  readonly #texts: AccountTexts;
   readonly #sum = new ExactSum();
   #rows = 0;
   readonly #clock = new UtcText();
 
-  constructor(private readonly source: LedgerExport) {}
+  constructor(private readonly source: LedgerExport) {
+    this.#texts = textsOf.get(source.directory) ?? { from: new Map(), to: new Map() };
+    textsOf.set(source.directory, this.#texts);
+  }
 
   header(): Buffer {
     return this.#piece(csvHeader);
@@ -82,14 +94,14 @@ export class LedgerCsv {
   }
 
   #from(id: number): string {
-    return remembered(this.#fromTexts, id, () => {
+    return remembered(this.#texts.from, id, () => {
       const { kind, partyId } = this.source.directory.account(id);
       return `${csvField(kind.assetId)},${csvField(kind.marketId)},${csvField(partyId)},${accountTypeText(kind.type)},`;
     });
   }
 
   #to(id: number): string {
-    return remembered(this.#toTexts, id, () => {
+    return remembered(this.#texts.to, id, () => {
       const { kind, partyId } = this.source.directory.account(id);
       return `${csvField(kind.marketId)},${csvField(partyId)},${accountTypeText(kind.type)},`;
     });

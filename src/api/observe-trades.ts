@@ -1,5 +1,6 @@
 import { type ObserveTradesRequest, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { type StreamMethod, serverStreaming } from "../domain/service.js";
+import { type Call, type StreamMethod, serverStreaming } from "../domain/service.js";
+import type { FeedOwner } from "../live/feed.js";
 import type { Live } from "../live/live.js";
 import type { LiveState } from "../live/live-state.js";
 import type { Database } from "../store/database.js";
@@ -11,7 +12,7 @@ export function observeTrades(options: { readonly live: Live; readonly database:
   const { live, database } = options;
   // One for each store.
   const followers = new WeakMap<LiveState, TradeFollower>();
-  return serverStreaming(TradingDataService.method.observeTrades, (request: ObserveTradesRequest) => {
+  return serverStreaming(TradingDataService.method.observeTrades, (request: ObserveTradesRequest, call: Call) => {
     const marketIds = [...readIdentifiers("market_ids", request.marketIds)].sort();
     const partyIds = [...readIdentifiers("party_ids", request.partyIds)].sort();
     const state = live.state();
@@ -19,6 +20,7 @@ export function observeTrades(options: { readonly live: Live; readonly database:
     const follower = followers.get(state) ?? new TradeFollower(database, state);
     followers.set(state, follower);
     const key = `trades ${JSON.stringify([marketIds, partyIds])}`;
-    return live.openFeed(key, follower.newest, (owner) => new TradeFeed(follower, { marketIds, partyIds }, owner));
+    const makeFeed = (owner: FeedOwner) => new TradeFeed(follower, { marketIds, partyIds }, owner);
+    return live.openFeed(key, follower.newest, makeFeed, call.clientAddress);
   });
 }

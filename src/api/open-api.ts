@@ -51,7 +51,7 @@ export async function openApi(options: {
   let closed: Failure | undefined;
   const close = async (): Promise<void> => {
     closed = draining();
-    history.end(closed);
+    history.close(closed);
     endFigures();
     await live.stop();
     await database.close();

@@ -26,7 +26,8 @@ export function replayMarketsDepth(options: { readonly live: Live; readonly hist
       const marketIds = [...new Set(request.marketIds.map((id) => requireIdentifier("market_ids", id)))];
       const { from, until } = readRange(request);
       // A browser repeats the first request when it reconnects, with the token of the last message beside it.
-      const token = lastEventId(call) ?? (request.resumeToken || undefined);
+      const id = lastEventId(call);
+      const token = id ?? (request.resumeToken || undefined);
       if (from !== undefined && request.resumeToken) throw refuseBoth("resume_token", fieldOf(from));
       const speed = readSpeed(request.speed);
       const everyUpdate = request.everyUpdate ?? false;
@@ -35,7 +36,8 @@ export function replayMarketsDepth(options: { readonly live: Live; readonly hist
         return live.observe(marketIds, { clientAddress: call.clientAddress, codec: call.codec, kind: replayStream });
       }
       if (everyUpdate && until === undefined) throw endless();
-      const resume = token === undefined ? undefined : readResumeToken("resume_token", token, live.state().storeHash);
+      const field = id === undefined ? "resume_token" : "Last-Event-ID";
+      const resume = token === undefined ? undefined : readResumeToken(field, token, live.state().storeHash);
       return history.replay({ marketIds, from, until, resume, speed, everyUpdate }, call);
     },
   );

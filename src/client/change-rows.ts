@@ -1,10 +1,12 @@
 import { setImmediate as turn } from "node:timers/promises";
-import { ConnectError } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { scaledPrice, scaledSize } from "../../clients/typescript/src/decimals.js";
-import { type DepthChange, replay } from "../../clients/typescript/src/depth-reader.js";
+import { type DepthChange, type ReplayOptions, replay } from "../../clients/typescript/src/depth-reader.js";
 import { MarketHistoryState } from "../../gen/marketd/history/v1/market_history_pb.js";
+import type { BlockHead } from "../domain/block-headers.js";
 import { isoInstant } from "../domain/instant.js";
 import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
+import { type Patience, patiently } from "./patience.js";
 import { reasonOf, type Server } from "./server.js";
 
 /** Lines are handed on in pieces of about this many characters. */
@@ -22,13 +24,8 @@ export interface MarketSubject {
   readonly from: bigint | undefined;
   /** Exclusive. */
   readonly until: bigint;
-}
-
-/** How long, in milliseconds, is tried again while nothing arrives, and who hears of it. */
-export interface Patience {
-  readonly giveUpMs: number;
-  readonly signal: AbortSignal;
-  readonly onFailure: (reason: string) => void;
+  /** The newest block when the export began; undefined: there was none. */
+  readonly newest: BlockHead | undefined;
 }
 
 /** What was written so far. */
@@ -47,11 +44,13 @@ export interface ChangeCount {
  * @throws ConnectError, OperatorError
  */
 export async function* changeRows(
-  { client, url }: Server,
-  { marketId, from, until }: MarketSubject,
+  server: Server,
+  { marketId, from, until, newest }: MarketSubject,
   count: ChangeCount,
-  { giveUpMs, signal, onFailure }: Patience,
+  patience: Patience,
 ): AsyncGenerator<string> {
+  const { client, url } = server;
+  const { giveUpMs, signal, onFailure } = patience;
   const givenUp = new AbortController();
   let heardAt = performance.now();
   const onDisconnect = (error: ConnectError, waitMs: number) => {
@@ -60,8 +59,9 @@ export async function* changeRows(
   };
   /** The book as the lines have it: levels as `side,price`. */
   const written = new Set<string>();
+  let isStale = false;
   let piece = `${columns}\n`;
-  const changes = replay(client, {
+  const options: ReplayOptions = {
     marketIds: [marketId],
     ...(from !== undefined && { from }),
     until,
@@ -69,20 +69,33 @@ export async function* changeRows(
     signal: AbortSignal.any([signal, givenUp.signal]),
     onDisconnect,
     onStatus: ({ state }) => {
-      if (state === MarketHistoryState.STALE) count.gaps++;
+      const wasStale = isStale;
+      isStale = state === MarketHistoryState.STALE;
+      // A stream that was resumed says so again.
+      if (isStale && !wasStale) count.gaps++;
     },
-  });
-  for await (const change of changes) {
-    heardAt = performance.now();
-    const lines = linesOf(change, written);
-    count.rows += lines.length;
-    if (lines.length > 0) count.blocks++;
-    for (const line of lines) piece += `${line}\n`;
-    if (piece.length < pieceCharacters) continue;
-    yield piece;
-    piece = "";
-    // Signals and timers need their turns.
-    await turn();
+  };
+  const begin = async () => {
+    const changes = replay(client, options);
+    return { changes, first: await changes.next() };
+  };
+  const isBehind = ({ code }: ConnectError) => code === Code.OutOfRange && until <= (newest?.timeNs ?? 0n) + 1n;
+  const { changes, first } = await patiently(server, patience, begin, isBehind);
+  try {
+    for (let { value: change } = first; change !== undefined; { value: change } = await changes.next()) {
+      heardAt = performance.now();
+      const lines = linesOf(change, written);
+      count.rows += lines.length;
+      if (lines.length > 0) count.blocks++;
+      for (const line of lines) piece += `${line}\n`;
+      if (piece.length < pieceCharacters) continue;
+      yield piece;
+      piece = "";
+      // Signals and timers need their turns.
+      await turn();
+    }
+  } finally {
+    await changes.return();
   }
   yield piece;
   signal.throwIfAborted();

@@ -10,7 +10,7 @@ import type { TimeRange } from "../domain/date-range.js";
 import { nanoseconds } from "../domain/instant.js";
 import { exitNotVerified, OperatorError } from "../domain/operator-error.js";
 import type { LastRows, PartFile } from "./part-file.js";
-import { reasonOf, responseMaxMs, type Server } from "./server.js";
+import { isBehind, reasonOf, responseMaxMs, type Server } from "./server.js";
 
 /** The time that a slice should take, which a broken connection costs. */
 const sliceMs = 5_000;
@@ -267,10 +267,6 @@ export class LedgerDownload {
     const waitMs = Math.min(giveUpMs, retryWaitMs(thrown, this.#failures));
     await sleep(waitMs, undefined, { signal }).catch(() => {});
   }
-}
-
-function isBehind(): ConnectError {
-  return new ConnectError("the server is behind another one", Code.Unavailable);
 }
 
 function atLeastOne(value: bigint): bigint {

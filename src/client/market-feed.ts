@@ -93,11 +93,7 @@ export class MarketFeed {
 
   /** Every change of the book until `signal`, over any number of connections. @throws ConnectError */
   async *changes(signal: AbortSignal, onStale: () => void = () => {}): AsyncGenerator<DepthChange, void> {
-    const onDisconnect = (error: ConnectError) => {
-      const isFirst = this.#streamFailure === undefined;
-      this.#streamFailure = reasonOf(error);
-      if (isFirst) onStale();
-    };
+    const onDisconnect = this.#noteDisconnect(onStale);
     while (!signal.aborted) {
       this.#stream = new AbortController();
       const ended = AbortSignal.any([signal, this.#stream.signal]);
@@ -113,12 +109,9 @@ export class MarketFeed {
 
   /** The same of a past, which becomes the present where `speed` is above 1. Blocks come with it. @throws ConnectError */
   async *replayed({ from, speed }: Past, signal: AbortSignal, onStale = () => {}): AsyncGenerator<DepthChange, void> {
-    const onDisconnect = (error: ConnectError) => {
-      this.#streamFailure = reasonOf(error);
-      onStale();
-    };
     const span = { ...(from !== undefined && { from }), speed };
-    const calls = { onConnect: () => this.#noteConnected(), onDisconnect, onStatus: this.#noteStatus(onStale) };
+    const onConnect = () => this.#noteConnected();
+    const calls = { onConnect, onDisconnect: this.#noteDisconnect(onStale), onStatus: this.#noteStatus(onStale) };
     const options = { marketIds: [this.#id], signal, ...span, ...calls };
     yield* this.#shown(replay(this.#server.client, options), (place) => this.#notePlace(place));
   }
@@ -140,13 +133,23 @@ export class MarketFeed {
     this.#heardAt = performance.now();
   }
 
+  /** `onStale`: of several attempts in a row, the first one failed. */
+  #noteDisconnect(onStale: () => void): (error: ConnectError) => void {
+    return (error) => {
+      const isFirst = this.#streamFailure === undefined;
+      this.#streamFailure = reasonOf(error);
+      if (isFirst) onStale();
+    };
+  }
+
   /** Takes the decimals of a stream's books, which may be others than the market's newest. */
   #noteStatus(onStale: () => void): (status: MarketHistoryStatus) => void {
     return (status) => {
       this.#scaleAs(status);
       const isStale = status.state === MarketHistoryState.STALE;
+      const isNew = isStale && this.#bookFailure === undefined;
       this.#bookFailure = isStale ? "updates of the market's venue were wrong or missing" : undefined;
-      if (isStale) onStale();
+      if (isNew) onStale();
     };
   }
 

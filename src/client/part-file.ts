@@ -1,4 +1,5 @@
 import { createHash, type Hash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { type FileHandle, mkdtemp, open, rename, rm, rmdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -132,7 +133,16 @@ export class PartFile {
       );
     }
     if (!replaces) await claim(path);
-    await writing(path, () => rename(this.#path, path));
+    try {
+      await writing(path, () => rename(this.#path, path));
+    } catch (error) {
+      if (existsSync(this.#path)) throw error;
+      throw new OperatorError(
+        `${this.#path} is gone: another export to ${path} has ended; see what it wrote`,
+        1,
+        error,
+      );
+    }
   }
 
   async close(): Promise<void> {

@@ -62,13 +62,13 @@ export class RecentTrades {
 
   /** Reads one stream, and what was before it. Yields for each message. */
   async *#read(scaleNow: () => Scale, signal: AbortSignal): AsyncGenerator<void> {
-    const silence = new AbortController();
-    const timer = setTimeout(() => silence.abort(), silenceMaxMs);
+    const call = new AbortController();
+    const timer = setTimeout(() => call.abort(), silenceMaxMs);
     let startHeight = 0n;
     const onHeader = (headers: Headers) => {
       startHeight = blockHeadOf(headers.get("x-block-height"), headers.get("x-block-timestamp"))?.height ?? 0n;
     };
-    const options = { signal: AbortSignal.any([signal, silence.signal]), onHeader };
+    const options = { signal: AbortSignal.any([signal, call.signal]), onHeader };
     try {
       let isFirst = true;
       for await (const { trades } of this.#server.client.observeTrades({ marketIds: [this.#marketId] }, options)) {
@@ -81,6 +81,8 @@ export class RecentTrades {
       }
     } finally {
       clearTimeout(timer);
+      // Connect does not end the call where its messages are left before their end.
+      call.abort();
     }
     throw new ConnectError("the stream of trades ended", Code.Unavailable);
   }

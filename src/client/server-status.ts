@@ -93,12 +93,6 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
   };
 }
 
-/** The ids of stale markets that a server names. None if it names none, or cannot be asked. */
-export async function staleMarketIds(server: Server, timeoutMs: number): Promise<readonly string[]> {
-  const { staleMarketIds: ids } = await readStatus(server, timeoutMs);
-  return ids;
-}
-
 /** The maximum number of characters of a state that are shown. */
 const stateMax = 200;
 
@@ -132,7 +126,6 @@ interface OwnStatus {
   readonly state: string | undefined;
   readonly headers: Headers;
   readonly databaseSilenceSeconds: number | undefined;
-  readonly staleMarketIds: readonly string[];
   readonly count: (name: string) => number | undefined;
 }
 
@@ -148,10 +141,8 @@ async function readStatus({ url }: Server, timeoutMs: number): Promise<OwnStatus
     return Number.isSafeInteger(value) ? Number(value) : undefined;
   };
   const databaseSilenceSeconds = numberOf(String(values.get("databaseSilenceSeconds")));
-  const ids: unknown = values.get("staleMarketIds");
-  const stale = Array.isArray(ids) ? ids.filter((id) => typeof id === "string") : [];
   const headers = response?.headers ?? new Headers();
-  return { state, headers, databaseSilenceSeconds, staleMarketIds: stale, count };
+  return { state, headers, databaseSilenceSeconds, count };
 }
 
 /** The value of a metric without labels, from Prometheus text. */

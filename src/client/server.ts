@@ -30,7 +30,7 @@ export function openServer(url: string): Server {
 }
 
 /** The market of a response. @throws ConnectError, also if its decimals cannot be right */
-export function marketOf({ market }: GetMarketResponse): Market {
+export function marketOf({ market }: Pick<GetMarketResponse, "market">): Market {
   if (market === undefined) throw new ConnectError("the response has no market", Code.Internal);
   try {
     decimalsOf(market);
@@ -38,6 +38,11 @@ export function marketOf({ market }: GetMarketResponse): Market {
     throw new ConnectError((error as Error).message, Code.OutOfRange, undefined, undefined, error);
   }
   return market;
+}
+
+/** The error of a server that lacks a block that another one behind the same address had. */
+export function isBehind(): ConnectError {
+  return new ConnectError("the server is behind another one", Code.Unavailable);
 }
 
 /** The maximum number of characters of a server's message that are shown. */

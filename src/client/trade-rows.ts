@@ -1,17 +1,15 @@
-import { setTimeout as sleep } from "node:timers/promises";
-import { ConnectError } from "@connectrpc/connect";
 import { pages } from "../../clients/typescript/src/pages.js";
-import { isTransient, retryWaitMs } from "../../clients/typescript/src/retry.js";
 import type { TradeEdge } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { Side, Trade_Type } from "../../gen/vega/vega_pb.js";
+import { type BlockHead, blockHeadOf } from "../domain/block-headers.js";
 import { positionBits } from "../domain/block-position.js";
 import { decodePositionCursor } from "../domain/cursor.js";
 import { isoInstant } from "../domain/instant.js";
-import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
 import { pageSizeMax } from "../domain/page.js";
 import { printable } from "../domain/printable.js";
-import type { MarketSubject, Patience } from "./change-rows.js";
-import { reasonOf, responseMaxMs, type Server } from "./server.js";
+import type { MarketSubject } from "./change-rows.js";
+import { type Patience, patiently } from "./patience.js";
+import { isBehind, type Server } from "./server.js";
 
 const columns = "time,block,position,trade_id,price,size,buyer,seller,aggressor,type";
 
@@ -24,12 +22,13 @@ const decode = decodePositionCursor("trades");
 
 /**
  * The trades of a market as lines of CSV, oldest first, counted in `count`. Prices and sizes are the whole numbers that
- * ListTrades gives. A page that fails is asked for again.
+ * ListTrades gives. A page that fails is asked for again. So is the last page if its server lacks a block that was there
+ * when the export began.
  * @throws ConnectError, OperatorError
  */
 export async function* tradeRows(
   server: Server,
-  { marketId, from, until }: MarketSubject,
+  { marketId, from, until, newest }: MarketSubject,
   count: TradeCount,
   patience: Patience,
 ): AsyncGenerator<string> {
@@ -39,7 +38,14 @@ export async function* tradeRows(
   const list = pages((after) =>
     patiently(server, patience, async (signal) => {
       const pagination = { first: pageSizeMax, newestFirst: false, ...after };
-      return (await server.client.listTrades({ marketIds: [marketId], ...dateRange, pagination }, { signal })).trades;
+      let reached: BlockHead | undefined;
+      const onHeader = (headers: Headers) => {
+        reached = blockHeadOf(headers.get("x-block-height"), headers.get("x-block-timestamp"));
+      };
+      const request = { marketIds: [marketId], ...dateRange, pagination };
+      const { trades } = await server.client.listTrades(request, { signal, onHeader });
+      if (trades?.pageInfo?.hasNextPage !== true && lacksBlocks(reached, until, newest)) throw isBehind();
+      return trades;
     }),
   );
   for await (const page of list) {
@@ -48,6 +54,12 @@ export async function* tradeRows(
     yield edges.map(lineOf).join("");
     if (edges.length < page.length) return;
   }
+}
+
+/** Whether a list up to a block lacks one before `until` that was there. Blocks can have the same time. */
+function lacksBlocks(reached: BlockHead | undefined, until: bigint, newest: BlockHead | undefined): boolean {
+  if (reached === undefined || newest === undefined) return false;
+  return reached.timeNs < until && reached.height < newest.height;
 }
 
 function lineOf({ node, cursor }: TradeEdge): string {
@@ -68,28 +80,4 @@ function nameOf(name: string | undefined): string {
 function field(text: string): string {
   const plain = printable(text);
   return /[",]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
-}
-
-/** Repeats a call that fails for a while. @throws ConnectError, OperatorError if the server is away for too long */
-async function patiently<T>(
-  { url }: Server,
-  { giveUpMs, signal, onFailure }: Patience,
-  call: (signal: AbortSignal) => Promise<T>,
-): Promise<T> {
-  const startedAt = performance.now();
-  for (let failures = 1; ; failures++) {
-    try {
-      return await call(AbortSignal.any([signal, AbortSignal.timeout(responseMaxMs)]));
-    } catch (thrown) {
-      signal.throwIfAborted();
-      const error = ConnectError.from(thrown);
-      if (!isTransient(error)) throw error;
-      const waitMs = retryWaitMs(error, failures);
-      if (performance.now() + waitMs - startedAt > giveUpMs) {
-        throw new OperatorError(`${url}: ${reasonOf(error)}`, exitUnavailable, error);
-      }
-      onFailure(reasonOf(error));
-      await sleep(waitMs, undefined, { signal });
-    }
-  }
 }

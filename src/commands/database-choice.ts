@@ -21,8 +21,7 @@ export async function openChoice(choice: DatabaseChoice, log: Log, name?: string
   if (choice.kind !== "embedded") {
     const url =
       choice.kind === "url" ? choice.url : readSecret(choice.path, "the file of the database URL", log).trim();
-    checkUrl(url);
-    return { url, close: async () => {} };
+    return { url: checkedUrl(url), close: async () => {} };
   }
   return openEmbedded({
     dataDir: choice.dataDir,
@@ -35,9 +34,11 @@ export async function openChoice(choice: DatabaseChoice, log: Log, name?: string
   });
 }
 
-function checkUrl(url: string): void {
+/** The same URL. @throws OperatorError unless it is one of a database */
+export function checkedUrl(url: string): string {
   try {
     parseDatabaseUrl(url);
+    return url;
   } catch (error) {
     throw new OperatorError((error as Error).message, exitUsage, error);
   }

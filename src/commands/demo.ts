@@ -69,9 +69,10 @@ export async function demo(config: Config<"demo">, argv: readonly string[]): Pro
     following = loadBlocks(database.url, network.live(stopping.signal), true, log, stopping.signal);
     // It may fail before anything waits for it.
     following.catch(() => {});
-    const serving = await startServing(config, { argv, databaseUrl: database.url, log });
-    primary = serving.primary;
-    await Promise.race([sayCalls(serving.urls.url, config.basePath).then(() => stop), following.then(() => stop)]);
+    const serving = await startServing(config, { argv, databaseUrl: database.url, log }, stop);
+    primary = serving?.primary;
+    const calls = serving && sayCalls(serving.urls.url, config.basePath);
+    await Promise.race([calls?.then(() => stop) ?? stop, following.then(() => stop)]);
     say("stopping");
     stopping.abort();
     await following;

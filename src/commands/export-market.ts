@@ -1,13 +1,14 @@
 import { rm } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
-import { type ChangeCount, changeRows, type MarketSubject, type Patience } from "../client/change-rows.js";
+import { type ChangeCount, changeRows, type MarketSubject } from "../client/change-rows.js";
 import { findMarket } from "../client/find-market.js";
 import { PartFile } from "../client/part-file.js";
+import { isBroken, type Patience, patiently } from "../client/patience.js";
 import { openServer, responseMaxMs, type Server, serverProblem } from "../client/server.js";
 import { type TradeCount, tradeRows } from "../client/trade-rows.js";
 import type { Config } from "../config.js";
-import { blockHeadOf } from "../domain/block-headers.js";
+import { type BlockHead, blockHeadOf } from "../domain/block-headers.js";
 import { grouped } from "../domain/decimal-text.js";
 import { isoInstant } from "../domain/instant.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
@@ -40,21 +41,25 @@ async function write(
   progress: ProgressLine,
   signal: AbortSignal,
 ): Promise<void> {
-  const { id: marketId } = await findMarket(server, config.market);
-  const until = config.until ?? (await afterNewest(server, marketId));
+  const patience = {
+    giveUpMs: config.giveUpMs,
+    signal,
+    onFailure: (reason: string) => tell(progress, `${reason}; trying again`),
+  };
+  const first = async (ended: AbortSignal) => {
+    const { id } = await findMarket(server, config.market, ended);
+    return [id, await newestBlock(server, id, ended)] as const;
+  };
+  const [marketId, newest] = await patiently(server, patience, first, isBroken);
+  const until = config.until ?? (newest?.timeNs ?? 0n) + 1n;
   if (config.from !== undefined && config.from > until) {
     throw new OperatorError(`--from is after the newest block of ${server.url}, which is of ${isoInstant(until - 1n)}`);
   }
   const toFile = path !== "-";
   const partPath = toFile ? `${path}.part` : undefined;
   const part = await PartFile.create(partPath);
-  const onFailure = (reason: string) => tell(progress, `${reason}; trying again`);
-  const subject = { marketId, from: config.from, until };
-  const { rows, count, told } = (config.trades ? ofTrades : ofChanges)(server, subject, {
-    ...config,
-    signal,
-    onFailure,
-  });
+  const subject = { marketId, from: config.from, until, newest };
+  const { rows, count, told } = (config.trades ? ofTrades : ofChanges)(server, subject, patience);
   try {
     await pipeline(rows, path.endsWith(".gz") ? createGzip() : pass, async (bytes: AsyncIterable<Uint8Array>) => {
       for await (const piece of bytes) {
@@ -98,12 +103,11 @@ async function* pass(text: AsyncIterable<string>): AsyncGenerator<Uint8Array> {
   for await (const piece of text) yield Buffer.from(piece);
 }
 
-/** The time right after the newest block. */
-async function afterNewest({ client }: Server, marketId: string): Promise<bigint> {
-  let newest: bigint | undefined;
+async function newestBlock({ client }: Server, marketId: string, signal: AbortSignal): Promise<BlockHead | undefined> {
+  let newest: BlockHead | undefined;
   const onHeader = (headers: Headers) => {
-    newest = blockHeadOf(headers.get("x-block-height"), headers.get("x-block-timestamp"))?.timeNs;
+    newest = blockHeadOf(headers.get("x-block-height"), headers.get("x-block-timestamp"));
   };
-  await client.getMarket({ marketId }, { timeoutMs: responseMaxMs, onHeader });
-  return (newest ?? 0n) + 1n;
+  await client.getMarket({ marketId }, { timeoutMs: responseMaxMs, signal, onHeader });
+  return newest;
 }

@@ -11,6 +11,7 @@ import {
   ledgerFileName,
 } from "../client/ledger-download.js";
 import { emptySha256, fileExists, PartFile } from "../client/part-file.js";
+import { isBroken, patiently } from "../client/patience.js";
 import { openServer, serverProblem } from "../client/server.js";
 import type { Config } from "../config.js";
 import { grouped } from "../domain/decimal-text.js";
@@ -59,7 +60,7 @@ export async function exportLedger(config: LedgerExport): Promise<void> {
     const replaces = config.force || out !== undefined;
     if (!replaces && existsSync(path)) throw fileExists(path);
     // What cannot be exported fails before anything is written.
-    await checkExport(server, common.subject, stop.signal);
+    await patiently(server, common, (signal) => checkExport(server, common.subject, signal), isBroken);
     if (path === "-") await toOutput(common, progress);
     else await toFile(common, progress, path, replaces);
   } catch (error) {

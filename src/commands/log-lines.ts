@@ -1,4 +1,5 @@
 import { exitInterrupted, exitUsage, OperatorError } from "../domain/operator-error.js";
+import { thrownText } from "../domain/thrown-text.js";
 import type { Log } from "../telemetry/log.js";
 
 /** The command has failed with an exit code, and the log says why. */
@@ -36,7 +37,7 @@ export async function withLog(log: Log, command: () => Promise<void>): Promise<v
     if (isExpected && error.exitCode === exitUsage) throw error;
     if (process.stderr.isTTY === true || !log.isLevelEnabled("fatal")) throw error;
     if (isExpected && isStop(error)) log.info(error.message);
-    else log.fatal(isExpected ? {} : { err: error }, error instanceof Error ? error.message : String(error));
+    else log.fatal(isExpected ? {} : { err: error }, thrownText(error));
     throw new LoggedFailure(isExpected ? error.exitCode : 1, error);
   }
 }

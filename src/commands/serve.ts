@@ -23,7 +23,9 @@ export async function serve(config: Config<"serve">, argv: readonly string[]): P
   const run = () =>
     withDatabase(config.database, log, async (url) => {
       const databaseUrl = config.database.kind === "embedded" ? url : undefined;
-      const { primary, urls } = await startServing(config, { argv, databaseUrl, log });
+      const serving = await startServing(config, { argv, databaseUrl, log }, stop);
+      if (serving === undefined) return log.info({ signal: await stop }, "stopped before it served");
+      const { primary, urls } = serving;
       sayServing(urls, config, log);
       hangUps.each(() => void primary.restartWorkers());
       const signal = await stop;
@@ -42,11 +44,36 @@ function sayServing({ url, adminUrl }: ServiceUrls, { basePath }: ServiceConfig,
   else for (const line of [`${serving} (process ${pid})`, ...admin]) process.stderr.write(`marketd: ${line}\n`);
 }
 
-/** Starts a primary and its workers. @throws OperatorError if they cannot start */
+/** A primary, and where it serves. */
+interface Serving {
+  readonly primary: Primary;
+  readonly urls: ServiceUrls;
+}
+
+/**
+ * Starts a primary and its workers. Undefined if they cannot start and `stop` has resolved: a signal to all processes
+ * ends a worker that does not hear signals yet.
+ * @throws OperatorError if they cannot start
+ */
 export async function startServing(
   config: Config<"serve">,
   options: Pick<PrimaryOptions, "argv" | "databaseUrl" | "log">,
-): Promise<{ readonly primary: Primary; readonly urls: ServiceUrls }> {
+  stop: Promise<unknown>,
+): Promise<Serving | undefined> {
+  let isStopped = false;
+  void stop.then(() => {
+    isStopped = true;
+  });
+  return start(config, options).catch((error: unknown) => {
+    if (isStopped) return undefined;
+    throw error;
+  });
+}
+
+async function start(
+  config: Config<"serve">,
+  options: Pick<PrimaryOptions, "argv" | "databaseUrl" | "log">,
+): Promise<Serving> {
   const { listen, adminListen, drainMs } = config;
   const workers = config.workers === 0 ? availableParallelism() : config.workers;
   const tls = config.tls !== undefined;

@@ -1,5 +1,6 @@
 import type { Config } from "../config.js";
 import { exitUnchecked, exitUsage, OperatorError } from "../domain/operator-error.js";
+import { thrownText } from "../domain/thrown-text.js";
 import { openDatabase } from "../store/database.js";
 import { hasSchema } from "../store/migrate.js";
 import { createLog } from "../telemetry/log.js";
@@ -20,8 +21,7 @@ export async function verify(config: Config<"verify">): Promise<void> {
   const checked = withDatabase(config.database, log, (url) => check(url, config.renewDigests));
   const report = await checked.catch((error: unknown) => {
     if (error instanceof OperatorError && error.exitCode === exitUsage) throw error;
-    const why = error instanceof Error ? error.message : String(error);
-    throw new OperatorError(`the database could not be checked: ${why}`, exitUnchecked, error);
+    throw new OperatorError(`the database could not be checked: ${thrownText(error)}`, exitUnchecked, error);
   });
   for (const line of renderReport(report)) process.stdout.write(`${line}\n`);
   const { count, ofSource } = report.findings;

@@ -29,17 +29,20 @@ export async function watch(config: Config<"watch">): Promise<void> {
   const { stop, isInterrupted } = stopOnSignal();
   process.once("SIGHUP", () => stop.abort());
   process.stdout.once("error", () => stop.abort());
+  const isOnce = config.once || (config.at !== undefined && config.replay === undefined);
+  let isCut = false;
   try {
-    const feed = new MarketFeed(server, await findMarket(server, config.market));
-    const isOnce = config.once || (config.at !== undefined && config.replay === undefined);
+    const feed = new MarketFeed(server, await findMarket(server, config.market, stop.signal));
     const show = isOnce ? showOnce : process.stdout.isTTY ? showScreen : showLines;
     await show(feed, config, stop);
   } catch (error) {
-    throw serverProblem(error, server);
+    if (!stop.signal.aborted) throw serverProblem(error, server);
+    // The one book was not printed.
+    isCut = isOnce;
   } finally {
     stop.abort();
   }
-  if (isInterrupted()) throw new OperatorError("interrupted", exitInterrupted);
+  if (isCut || isInterrupted()) throw new OperatorError("interrupted", exitInterrupted);
 }
 
 function shownMarket({ market, mode, block, book, trades, staleness }: MarketFeed): ShownMarket {

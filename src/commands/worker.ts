@@ -4,7 +4,7 @@ import { runWorker } from "../runtime/worker.js";
 import type { StartOrder } from "../runtime/worker-messages.js";
 import { createLog } from "../telemetry/log.js";
 import { createMetrics } from "../telemetry/metrics.js";
-import { forOperator, openChoice } from "./database-choice.js";
+import { checkedUrl, forOperator, openChoice } from "./database-choice.js";
 import { logNodeMessages } from "./log-lines.js";
 import { startService } from "./service.js";
 
@@ -26,7 +26,7 @@ async function settingsOf(argv: readonly string[]): Promise<Config<"serve">> {
 async function databaseUrlOf(order: StartOrder, { database, logLevel }: Config<"serve">): Promise<string> {
   const text = database.kind === "url_file" ? order.files?.[database.path] : undefined;
   const [line = ""] = text?.split("\n") ?? [];
-  if (order.databaseUrl === null && line.trim() !== "") return line.trim();
+  if (order.databaseUrl === null && line.trim() !== "") return checkedUrl(line.trim());
   return order.databaseUrl ?? (await openChoice(database, createLog(logLevel))).url;
 }
 

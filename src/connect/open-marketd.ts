@@ -25,7 +25,7 @@ export interface MarketdOptions {
   readonly logLevel?: "silent" | "error" | "warn" | "info" | "debug";
   /**
    * The address of a call's client, such as an interceptor found it. When the database has more requests than it can
-   * serve, clients take turns. Default: all calls are of one client.
+   * serve, clients take turns. Each may have 8 replays that read the past. Default: all calls are of one client.
    */
   readonly clientAddress?: (context: HandlerContext) => string;
 }

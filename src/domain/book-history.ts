@@ -1,7 +1,8 @@
 import { hash } from "node:crypto";
+import { add, type Integer, safeDigits, toInteger } from "./exact-integer.js";
 import { OperatorError } from "./operator-error.js";
 import type { ChangedLevel } from "./order-book.js";
-import { type BookSide, bestFirst, sides } from "./price-ladder.js";
+import { type BookSide, sides } from "./price-ladder.js";
 import { runAtOnce } from "./work-pacer.js";
 
 /*
@@ -25,7 +26,7 @@ export interface BookUpdate {
   readonly height: bigint;
   /** The update's published sequence number less {@link numberBase} of the block's time. */
   readonly numberOffset: bigint;
-  /** Distinct, not empty; buys before sells, each side best first: see {@link sortLevels}. */
+  /** Distinct, not empty; buys before sells, each side best first: see `sortLevels`. */
   readonly levels: readonly ChangedLevel[];
 }
 
@@ -40,12 +41,6 @@ export class MalformedHistoryError extends OperatorError {
 /** What an update's number is stored relative to: the block's time floored to the microsecond, in nanoseconds. */
 export function numberBase(blockTimeNs: bigint): bigint {
   return blockTimeNs - (blockTimeNs % 1_000n);
-}
-
-/** Buys before sells, each side best first: the order of all levels that are stored. */
-export function sortLevels<L extends ChangedLevel>(levels: readonly L[]): L[] {
-  const of = (side: BookSide) => levels.filter((level) => level.side === side).sort(bestFirst(side));
-  return levels.length < 2 ? [...levels] : [...of(sides.buy), ...of(sides.sell)];
 }
 
 /**
@@ -80,7 +75,7 @@ export function decodeUpdate(streamSequence: bigint, body: Uint8Array): BookUpda
   return { streamSequence, height, numberOffset, levels };
 }
 
-/** A whole book; its levels in the order of {@link sortLevels}. */
+/** A whole book; its levels in the order of `sortLevels`. */
 export function encodeKeyframe(levels: readonly ChangedLevel[]): Uint8Array {
   const column = new Column();
   writeLevels(column, levels);
@@ -192,26 +187,6 @@ export function startDigest(before: Uint8Array, row: string, keyframe: Uint8Arra
 export function sealedDigest(start: Uint8Array, content: Uint8Array): Buffer {
   return hash("sha256", Buffer.concat([start, content]), "buffer");
 }
-
-/** An exact integer: a number where it is safe, which is far cheaper; otherwise a bigint. */
-type Integer = number | bigint;
-
-function toInteger(value: bigint): Integer {
-  return value <= safeMax && value >= -safeMax ? Number(value) : value;
-}
-
-function add(one: Integer, other: Integer): Integer {
-  if (typeof one === "number" && typeof other === "number") {
-    const sum = one + other;
-    if (Number.isSafeInteger(sum)) return sum;
-  }
-  return toInteger(BigInt(one) + BigInt(other));
-}
-
-const safeMax = BigInt(Number.MAX_SAFE_INTEGER);
-
-/** Decimal digits that a safe number always holds. */
-const safeDigits = 15;
 
 function priceOf(text: string): Integer {
   return text.length <= safeDigits ? Number(text) : toInteger(BigInt(text));

@@ -27,21 +27,21 @@ export function encodeCursor(list: ListName, position: Uint8Array): string {
 }
 
 /** Reads a cursor's position. @throws Failure naming `field` if the text is not a cursor of this list */
-function decodeCursor(list: ListName, field: string, text: string): Uint8Array {
+function decodeCursor(list: ListName, field: string, text: string): Buffer {
   const bytes = text.length > cursorLengthMax ? Buffer.alloc(0) : Buffer.from(text, "base64url");
   const end = bytes.length - checksumBytes;
   // Base64 decoding is lenient: refuse text that does not encode to itself.
   const ours =
     end > 0 && bytes.toString("base64url") === text && bytes.readUInt32BE(end) === crc32(bytes.subarray(0, end));
   const nameEnd = ours ? bytes.indexOf(0) : -1;
-  if (nameEnd < 0) throw invalidCursor(field, "is not a cursor; take it from an earlier response, unchanged");
+  if (nameEnd < 0) throw invalidCursor(field);
   const name = bytes.toString("latin1", 0, nameEnd);
   if (name !== list)
     throw invalidCursor(field, `is a cursor of another list (${repeated(name)}); this list is ${list}`);
   return bytes.subarray(nameEnd + 1, end);
 }
 
-function invalidCursor(field: string, description: string) {
+function invalidCursor(field: string, description = "is not a cursor; take it from an earlier response, unchanged") {
   return invalidArgument(field, description, "INVALID_CURSOR");
 }
 
@@ -79,13 +79,8 @@ export function encodeBundleCursor(place: BundlePlace): string {
 /** The position in a bundle cursor. @throws Failure naming `field` */
 export function decodeBundleCursor(field: string, text: string): BundlePlace {
   const position = decodeCursor("bundles", field, text);
-  if (position.length < 8) {
-    throw invalidCursor(field, "is not a cursor; take it from an earlier response, unchanged");
-  }
-  return {
-    timeNs: new DataView(position.buffer, position.byteOffset, 8).getBigInt64(0),
-    signatureId: Buffer.from(position.subarray(8)).toString("latin1"),
-  };
+  if (position.length < 8) throw invalidCursor(field);
+  return { timeNs: position.readBigInt64BE(), signatureId: position.toString("latin1", 8) };
 }
 
 /** Lists whose positions are numbers of 64 bits: of a change's place in the stream of events, a trade, an account. */
@@ -127,13 +122,11 @@ export function encodeIdCursor(list: IdListName, id: string): string {
 
 /** Reads the id in a cursor of such a list. @throws Failure naming `field` */
 export function idCursorDecoder(list: IdListName): (field: string, text: string) => string {
-  return (field, text) => Buffer.from(decodeCursor(list, field, text)).toString("latin1");
+  return (field, text) => decodeCursor(list, field, text).toString("latin1");
 }
 
 /** The number of eight bytes that a position is. */
-function numberIn(field: string, position: Uint8Array): bigint {
-  if (position.length !== 8) {
-    throw invalidCursor(field, "is not a cursor; take it from an earlier response, unchanged");
-  }
-  return new DataView(position.buffer, position.byteOffset, 8).getBigUint64(0);
+function numberIn(field: string, position: Buffer): bigint {
+  if (position.length !== 8) throw invalidCursor(field);
+  return position.readBigUInt64BE();
 }

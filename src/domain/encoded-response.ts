@@ -29,9 +29,9 @@ export interface EncodedResponse<S extends DescMessage = DescMessage> {
   readonly metadata?: Metadata | undefined;
   /**
    * Makes the bytes of a large response in turns of the event loop, before they are asked for. Undefined: they are there,
-   * or made at once.
+   * or made at once. Clients take turns; `client` is a quota key.
    */
-  prepare?(codec: Codec): Promise<void> | undefined;
+  prepare?(codec: Codec, client: string): Promise<void> | undefined;
   message(): MessageShape<S>;
   /** Protobuf bytes, without any frame. */
   binary(): Uint8Array;

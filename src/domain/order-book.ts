@@ -1,4 +1,4 @@
-import { type BookSide, PriceLadder, sides } from "./price-ladder.js";
+import { type BookSide, PriceLadder, sides, sortLevels } from "./price-ladder.js";
 
 /** The fields of an order event that the book reads; enums by the numbers of `vega.Order`. */
 export interface OrderEvent {
@@ -41,8 +41,6 @@ export interface ChangedLevel {
 
 /** The changes of a block in one market. Nothing is published if no level changed. */
 export interface MarketChange extends DepthPlace {
-  /** That of the update before; 0 if there is none. */
-  readonly previousSequenceNumber: bigint;
   readonly levels: readonly ChangedLevel[];
 }
 
@@ -122,7 +120,7 @@ export class MarketBook {
   }
 
   /** Holds exactly these levels from now on. */
-  replace(levels: Iterable<ChangedLevel>): void {
+  replace(levels: readonly ChangedLevel[]): void {
     for (const ladder of Object.values(this.ladders)) {
       for (const { side, price } of ladder.levels) {
         const level = this.#find(side, price);
@@ -131,7 +129,8 @@ export class MarketBook {
       }
       ladder.replace([]);
     }
-    for (const level of levels) this.set(level);
+    // Each one is added at the end of its side then: in front of others, it would move them all.
+    for (const level of sortLevels(levels)) this.set(level);
   }
 
   /** The levels as they are, buys before sells, each side best first. */
@@ -204,20 +203,21 @@ export class OrderBooks {
 
   /** Books as they were at the end of a block; `levels` are those of books that are not made of orders. */
   static restore(
-    orders: Iterable<LiveOrder>,
+    orders: readonly LiveOrder[],
     places: Iterable<DepthPlace>,
-    levels: Iterable<BookLevel> = [],
+    levels: readonly BookLevel[] = [],
   ): OrderBooks {
     const books = new OrderBooks();
     for (const place of places) {
       const book = new MarketBook(place.marketId, place.sequenceNumber, place.publishedSequenceNumber);
       books.#books.set(place.marketId, book);
     }
-    for (const order of orders) {
+    // In this order for the same reason as in `replace`.
+    for (const order of sortLevels(orders)) {
       books.#orders.set(order.id, order);
       books.book(order.marketId).add(order);
     }
-    for (const level of levels) books.book(level.marketId).set(level);
+    for (const level of sortLevels(levels)) books.book(level.marketId).set(level);
     for (const book of books.#books.values()) book.settle();
     books.#changedBooks.clear();
     return books;
@@ -271,7 +271,6 @@ export class OrderBooks {
     const markets: MarketChange[] = [];
     for (const book of this.#changedBooks) {
       const levels = book.settle();
-      const previousSequenceNumber = book.published;
       if (levels.length > 0) book.publish();
       if (levels.length === 0 && !book.moved) continue;
       book.moved = false;
@@ -279,7 +278,6 @@ export class OrderBooks {
         marketId: book.marketId,
         sequenceNumber: book.sequenceNumber,
         publishedSequenceNumber: book.published,
-        previousSequenceNumber,
         levels,
       });
     }

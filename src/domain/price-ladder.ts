@@ -11,6 +11,12 @@ export function bestFirst(side: BookSide): (a: { readonly price: string }, b: { 
   return side === sides.buy ? (a, b) => comparePrices(b.price, a.price) : (a, b) => comparePrices(a.price, b.price);
 }
 
+/** Buys before sells, each side best first. */
+export function sortLevels<L extends { readonly side: BookSide; readonly price: string }>(levels: readonly L[]): L[] {
+  const of = (side: BookSide) => levels.filter((level) => level.side === side).sort(bestFirst(side));
+  return levels.length < 2 ? [...levels] : [...of(sides.buy), ...of(sides.sell)];
+}
+
 /** Changes between two yields of {@link PriceLadder.merge}: less than a millisecond. */
 const mergeYields = 512;
 

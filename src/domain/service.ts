@@ -21,6 +21,11 @@ export interface Call {
   readonly codec?: Codec;
 }
 
+/** A call on behalf of a client, for what several readers wait for: it goes on when one of them leaves. */
+export function sharedCall(clientAddress: string): Call {
+  return { clientAddress, requestHeaders: {}, signal: new AbortController().signal };
+}
+
 /** A method with one request and one response. It returns cached responses directly, not in a promise. */
 export interface UnaryMethod<I extends DescMessage = DescMessage, O extends DescMessage = DescMessage> {
   readonly kind: "unary";

@@ -1,4 +1,5 @@
 import type { DepthLevel } from "./depth-book.js";
+import type { ChangedLevel } from "./order-book.js";
 import { type BookSide, bestFirst, type MergedSide, PriceLadder, sides } from "./price-ladder.js";
 
 /** A point in a book's history. Marks never decrease; several changes may share one. */
@@ -10,11 +11,6 @@ export interface Levels {
   readonly sell: readonly DepthLevel[];
 }
 
-/** A level and its side. */
-export interface BookLevel extends DepthLevel {
-  readonly side: BookSide;
-}
-
 /** Fewer levels than this are set one by one. */
 const mergedMin = 16;
 
@@ -22,20 +18,15 @@ const mergedMin = 16;
 const prepareYields = 1_024;
 
 /** A level in one of two lists, ordered by last change: existing levels and vanished ones. */
-interface ChainedLevel extends BookLevel {
+interface ChainedLevel extends ChangedLevel {
   readonly mark: Mark;
   older: ChainedLevel | undefined;
   newer: ChainedLevel | undefined;
 }
 
-/** A level, and when it last changed. */
-export interface MarkedLevel extends BookLevel {
-  readonly mark: Mark;
-}
-
 /** A change of many levels, ready to be made. */
 export type PreparedChange =
-  | { readonly mark: Mark; readonly few: readonly BookLevel[] }
+  | { readonly mark: Mark; readonly few: readonly ChangedLevel[] }
   | { readonly mark: Mark; readonly merged: readonly MergedSide<ChainedLevel>[] }
   | { readonly forgotten: Mark; readonly whole: readonly ChainedLevel[]; readonly sides: Sides };
 
@@ -108,7 +99,7 @@ export class TrackedBook {
    * Does most of the work of setting many levels of distinct prices, in steps: one pass over each side. The book stays
    * as it is until {@link apply}, and must not be changed in between.
    */
-  *prepare(levels: readonly BookLevel[], mark: Mark): Generator<void, PreparedChange> {
+  *prepare(levels: readonly ChangedLevel[], mark: Mark): Generator<void, PreparedChange> {
     if (levels.length < mergedMin) return { mark, few: levels };
     const bySide: Record<BookSide, ChainedLevel[]> = { 1: [], 2: [] };
     for (const [index, { side, price, volume, numberOfOrders }] of levels.entries()) {
@@ -126,13 +117,18 @@ export class TrackedBook {
 
   /**
    * Prepares to replace all levels, in steps. Vanished levels among them are remembered; changes since marks before
-   * `forgotten` are no longer known.
+   * `forgotten` are no longer known. `markOf`: when a level last changed.
    */
-  *prepareWhole(levels: readonly MarkedLevel[], forgotten: Mark): Generator<void, PreparedChange> {
+  *prepareWhole<L extends ChangedLevel>(
+    levels: readonly L[],
+    forgotten: Mark,
+    markOf: (level: L) => Mark,
+  ): Generator<void, PreparedChange> {
     const whole: ChainedLevel[] = [];
     for (const [index, level] of levels.entries()) {
       if (index % prepareYields === 0) yield;
-      whole.push({ ...level, older: undefined, newer: undefined });
+      const { side, price, volume, numberOfOrders } = level;
+      whole.push({ price, volume, numberOfOrders, side, mark: markOf(level), older: undefined, newer: undefined });
     }
     const sorted = function* (side: BookSide): Generator<void, ChainedLevel[]> {
       yield;
@@ -180,6 +176,18 @@ export class TrackedBook {
       }
     }
     return { buy: changed[1].sort(bestFirst(sides.buy)), sell: changed[2].sort(bestFirst(sides.sell)) };
+  }
+
+  /** Whether it has fewer levels than changed after `mark`, or that is no longer known. */
+  isSmallerThanChanges(mark: Mark): boolean {
+    if (mark < this.#forgotten) return true;
+    let left = this.#present.size;
+    for (const chain of [this.#present, this.#vanished]) {
+      for (let level = chain.newest; level !== undefined && level.mark > mark; level = level.older) {
+        if (--left < 0) return true;
+      }
+    }
+    return false;
   }
 
   #forgetAll(mark: Mark): void {

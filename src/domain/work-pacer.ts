@@ -1,4 +1,5 @@
 import { performance } from "node:perf_hooks";
+import { OwnerQueue } from "./owner-queue.js";
 
 /** The maximum number of turns after a piece of work, reached after ten milliseconds. */
 export const turnsMax = 10;
@@ -14,8 +15,7 @@ interface Piece {
  * everything else. Owners of pieces take turns.
  */
 export class WorkPacer {
-  /** Pieces that wait, by whose they are. */
-  readonly #waiting = new Map<string, Piece[]>();
+  readonly #waiting = new OwnerQueue<Piece>();
   #active = false;
   #turnsLeft = 0;
 
@@ -27,10 +27,8 @@ export class WorkPacer {
   push(go: () => void, turnsMin = 0, owner = ""): () => void {
     if (this.#active) {
       const piece = { go, turnsMin };
-      const pieces = this.#waiting.get(owner);
-      if (pieces === undefined) this.#waiting.set(owner, [piece]);
-      else pieces.push(piece);
-      return () => this.#drop(owner, piece);
+      this.#waiting.push(owner, piece);
+      return () => this.#waiting.drop(owner, piece);
     }
     this.#active = true;
     const startedMs = performance.now();
@@ -41,30 +39,12 @@ export class WorkPacer {
 
   /** Pieces of an owner that wait. */
   waitingOf(owner: string): number {
-    return this.#waiting.get(owner)?.length ?? 0;
+    return this.#waiting.lengthOf(owner);
   }
 
   /** Owners of pieces that wait. */
   get owners(): number {
-    return this.#waiting.size;
-  }
-
-  #drop(owner: string, piece: Piece): void {
-    const pieces = this.#waiting.get(owner);
-    const index = pieces?.indexOf(piece) ?? -1;
-    if (index >= 0) pieces?.splice(index, 1);
-    if (pieces?.length === 0) this.#waiting.delete(owner);
-  }
-
-  /** The piece whose turn it is. */
-  #next(): Piece | undefined {
-    for (const [owner, pieces] of this.#waiting) {
-      const piece = pieces.shift();
-      this.#waiting.delete(owner);
-      if (pieces.length > 0) this.#waiting.set(owner, pieces);
-      return piece;
-    }
-    return undefined;
+    return this.#waiting.owners;
   }
 
   /** Both run in the same turn, with the microtasks of the piece in between. */
@@ -89,7 +69,7 @@ export class WorkPacer {
       setImmediate(() => this.#rest());
       return;
     }
-    const next = this.#next();
+    const next = this.#waiting.shift();
     if (next === undefined) this.#active = false;
     else this.#goOn(next);
   }

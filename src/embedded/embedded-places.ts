@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
-import { accessSync, closeSync, constants, existsSync, lstatSync, mkdirSync, realpathSync } from "node:fs";
+import { accessSync, closeSync, constants, existsSync, lstatSync, mkdirSync, opendirSync, realpathSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { OperatorError } from "../domain/operator-error.js";
+import { thrownText } from "../domain/thrown-text.js";
 import { openOwnDirectory, requireOwnDirectory } from "./private-files.js";
 
 /** The paths of a private database, derived from the data directory and the user. */
@@ -70,7 +71,7 @@ export function makeSocketDir(socketDir: string): void {
     mkdirSync(socketDir, { mode: 0o700 });
   } catch (error) {
     if (!isErrorCode(error, "EEXIST")) {
-      throw new OperatorError(`cannot create ${socketDir}: ${errorText(error)}`, 1, error);
+      throw new OperatorError(`cannot create ${socketDir}: ${thrownText(error)}`, 1, error);
     }
   }
   const descriptor = openOwnDirectory(socketDir);
@@ -83,30 +84,31 @@ export function isErrorCode(error: unknown, code: string): boolean {
   return error instanceof Error && "code" in error && error.code === code;
 }
 
-/** The message of a caught value. */
-export function errorText(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
 function makeDataDir(dataDir: string): string {
   try {
     makeDir(dataDir);
+    opendirSync(dataDir).closeSync();
     accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
     return realpathSync(dataDir);
   } catch (error) {
-    throw new OperatorError(`cannot use the data directory ${dataDir}: ${errorText(error)}`, 1, error);
+    throw new OperatorError(`cannot use the data directory ${dataDir}: ${thrownText(error)}`, 1, error);
   }
 }
 
-/** On a read-only file system, Node says ENOENT of the folder itself; the folder that is there says why. */
+/**
+ * Node's `recursive` never returns in /proc, whose folders take none. Of a read-only file system, the folder that is there
+ * says why.
+ */
 function makeDir(path: string): void {
+  if (existsSync(path)) return;
+  const folder = dirname(path);
+  makeDir(folder);
+  accessSync(folder, constants.W_OK);
   try {
-    mkdirSync(path, { recursive: true, mode: 0o700 });
+    mkdirSync(path, { mode: 0o700 });
   } catch (error) {
-    let folder = dirname(path);
-    while (!existsSync(folder)) folder = dirname(folder);
-    accessSync(folder, constants.W_OK);
-    throw error;
+    // Another command may have made it.
+    if (!existsSync(path)) throw error;
   }
 }
 

@@ -5,10 +5,12 @@ import { basename } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { OperatorError } from "../domain/operator-error.js";
+import { thrownText } from "../domain/thrown-text.js";
 import type { Log } from "../telemetry/log.js";
-import { type EmbeddedPlaces, embeddedPlaces, errorText } from "./embedded-places.js";
+import { type EmbeddedPlaces, embeddedPlaces } from "./embedded-places.js";
 import { requireServerPrograms } from "./install-server.js";
 import { openOwnDirectory, openOwnLog } from "./private-files.js";
+import type { ServerPrograms } from "./server-programs.js";
 import { lockHeldExitCode, onMessage, type SupervisorOrder } from "./supervisor-messages.js";
 
 /** Options of {@link openEmbedded}. */
@@ -61,6 +63,7 @@ class EmbeddedUser {
   readonly #places: EmbeddedPlaces;
   readonly #options: EmbeddedOptions;
   readonly #progress: (text: string) => void;
+  /** The newest line, which a supervisor repeats every second; empty once the server is ready. */
   #said = "";
   #socket: Socket | undefined;
   #closing = false;
@@ -74,7 +77,7 @@ class EmbeddedUser {
   /** Resolves when the server is ready. */
   async join(): Promise<void> {
     let supervisor: ChildProcess | undefined;
-    const deadline = performance.now() + patienceMs;
+    let deadline = performance.now() + patienceMs;
     for (;;) {
       const socket = await connectToSupervisor(this.#places);
       const joined = socket === undefined ? undefined : await this.#untilReady(socket);
@@ -87,7 +90,11 @@ class EmbeddedUser {
       if (performance.now() > deadline) throw this.#failure("another process holds its lock and does not answer");
       if (supervisor === undefined || hasEnded(supervisor)) {
         if (hasFailed(supervisor)) throw this.#failure(supervisorLogTail(this.#places));
-        supervisor = await this.#startSupervisor();
+        const startedAt = performance.now();
+        const programs = await requireServerPrograms((text) => this.#say(text));
+        // To install them may take minutes, which are no wait for a predecessor.
+        deadline += performance.now() - startedAt;
+        supervisor = this.#startSupervisor(programs);
       }
       await delay(retryMs);
     }
@@ -117,8 +124,10 @@ class EmbeddedUser {
       });
       socket.once("close", () => resolve(undefined));
       onMessage(socket, (message) => {
-        if (message.type === "ready") give(() => resolve(message.supervisor));
-        else if (message.type === "failed") give(() => reject(this.#failure(message.text)));
+        if (message.type === "ready") {
+          this.#said = "";
+          give(() => resolve(message.supervisor));
+        } else if (message.type === "failed") give(() => reject(this.#failure(message.text)));
         else this.#say(message.text);
       });
     });
@@ -126,7 +135,6 @@ class EmbeddedUser {
 
   #hold(socket: Socket): void {
     this.#socket = socket;
-    this.#said = "";
     // It must not keep a command alive. The kernel closes it when the command has ended.
     socket.unref();
     const lost = () => {
@@ -145,15 +153,14 @@ class EmbeddedUser {
         if (this.#closing) await this.close();
         return;
       } catch (error) {
-        this.#options.log.error({ error: errorText(error) }, "the private database did not come back");
+        this.#options.log.error({ error: thrownText(error) }, "the private database did not come back");
       }
       await delay(waitMs, undefined, { ref: false });
     }
   }
 
-  async #startSupervisor(): Promise<ChildProcess> {
+  #startSupervisor(programs: ServerPrograms): ChildProcess {
     const { bufferPoolBytes = bufferPoolBytesDefault } = this.#options;
-    const programs = await requireServerPrograms((text) => this.#say(text));
     const order: SupervisorOrder = { places: this.#places, programs, bufferPoolBytes };
     const log = openOwnLog(this.#places.supervisorLog, true);
     const child = spawn(process.execPath, [supervisorScript(), JSON.stringify(order)], {

@@ -5,6 +5,7 @@
  */
 import { existsSync, mkdirSync, rmdirSync, rmSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
+import { thrownText } from "../domain/thrown-text.js";
 import {
   type DatabaseServer,
   initialiseDatabase,
@@ -13,7 +14,7 @@ import {
   turnServerLog,
   untilReady,
 } from "./database-server.js";
-import { errorText, makeSocketDir } from "./embedded-places.js";
+import { makeSocketDir } from "./embedded-places.js";
 import { takeExclusiveLock } from "./exclusive-lock.js";
 import { lockHeldExitCode, type SupervisorMessage, type SupervisorOrder, sendMessage } from "./supervisor-messages.js";
 
@@ -49,7 +50,7 @@ class Supervisor {
       this.#listener.listen(places.supervisorSocket, resolve);
     });
     const heartbeat = setInterval(() => this.#publish(this.#news), heartbeatMs);
-    if (await this.#firstUser()) await this.#serve().catch((error: unknown) => this.#fail(errorText(error)));
+    if (await this.#firstUser()) await this.#serve().catch((error: unknown) => this.#fail(thrownText(error)));
     clearInterval(heartbeat);
     this.end();
     this.#leave();

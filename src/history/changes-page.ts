@@ -13,7 +13,7 @@ import {
 } from "../store/history-reads.js";
 import { segmentStates } from "../store/history-table.js";
 import { MarketCursor } from "./market-cursor.js";
-import { bySide, type Past } from "./past.js";
+import { bySide, type Past, readsOn } from "./past.js";
 import {
   type FindNearest,
   firstPlace,
@@ -27,6 +27,7 @@ import {
   withBooks,
   withoutBooks,
 } from "./place.js";
+import { pieceMs } from "./turns.js";
 
 /** Changes of a page, at most. */
 export const changesPerPageMax = 1_000;
@@ -98,7 +99,7 @@ async function readPage(
   marketId: string,
   range: ChangesRange,
   request: PageRequest<bigint>,
-  { signal }: Call,
+  call: Call,
 ): Promise<{ readonly page: Page<PastChange, bigint>; readonly isTorn: boolean; readonly lowest: bigint }> {
   const { backwards, cursor, newestFirst, size } = request;
   const [oldest] = await readOldestBegins(reader, [marketId]);
@@ -107,7 +108,7 @@ async function readPage(
   if (cursor !== undefined && isOutside(cursor, bounds, list)) {
     throw notKept(await nearestOf(reader, marketId, cursor));
   }
-  const scan = new Scan(past, reader, marketId, oldest, list, signal);
+  const scan = new Scan(past, reader, marketId, oldest, list, call);
   const ascending = newestFirst === backwards;
   const found = await scan.run(ascending, cursor, Math.min(size, changesPerPageMax));
   // Of the other side one change, that of the cursor too, tells whether there are any.
@@ -229,7 +230,7 @@ class Scan {
     private readonly marketId: string,
     private readonly oldest: OldestBegin | undefined,
     private readonly bounds: Bounds,
-    private readonly signal: AbortSignal,
+    private readonly call: Call,
   ) {}
 
   /** At most `size` changes behind `cursor`, whether there are more, and the first place that this depends on. */
@@ -254,14 +255,18 @@ class Scan {
   }
 
   async *#upwards(low: bigint, high: bigint): AsyncGenerator<PastChange> {
-    const { signal } = this;
-    const reads = { lease: <T>(use: (reader: Reader) => Promise<T>) => use(this.reader), signal, aheadLeft: 0 };
+    const reads = { ...readsOn(this.reader, this.call), aheadLeft: 0 };
     const cursor = new MarketCursor(this.past, reads, this.marketId, low - 1n, this.oldest);
     try {
       // Its number alone is of use.
       const before = { streamSequence: low - 1n, height: 0n, timeNs: 0n };
       let held = (await cursor.begin(before, false, high - 1n))?.sequenceNumber ?? 0n;
+      let sliceEnd = performance.now() + pieceMs;
       for (await cursor.fill(high - 1n); cursor.head !== undefined; await cursor.fill(high - 1n)) {
+        if (performance.now() >= sliceEnd) {
+          await this.past.turns.next(reads.client);
+          sliceEnd = performance.now() + pieceMs;
+        }
         const { block, kind, levels, sequenceNumber, isAnew } = cursor.head;
         cursor.shift();
         const previousSequenceNumber = kind === "whole" ? 0n : held;

@@ -66,6 +66,8 @@ export class History {
   readonly #options: HistoryOptions;
   readonly #numbers: PublishedNumbers;
   readonly #admissions = new Set<Admission>();
+  /** Why replays are not opened any more. */
+  #closed: Failure | undefined;
   /** Refused replays, by the reason of their error. */
   readonly #refused = new Map([
     ["TOO_MANY_REPLAYS", 0],
@@ -78,7 +80,7 @@ export class History {
     this.#numbers = new PublishedNumbers(this.past);
     // What was read ahead is of the store before.
     options.live.onReadiness((isReady) => {
-      if (!isReady) this.end(chainChanged());
+      if (!isReady) this.#end(chainChanged());
     });
   }
 
@@ -96,9 +98,11 @@ export class History {
   async resume(place: ResumePlace, marketIds: readonly string[], call: Call): Promise<Entry | undefined> {
     const state = await reach(this.past.live, place, call.signal);
     const key = `${state.chainVersion} ${selectionHash(marketIds).toString("hex")}`;
-    const entry = await entryAt(state, place, marketIds, this.#numbers.of(key));
-    // The store may have been replaced meanwhile.
-    requireStore(place, this.past.live.state().storeHash);
+    const entry = await entryAt(state, place, marketIds, this.#numbers.of(key, call));
+    // The store may have been replaced meanwhile. If it was read anew, the entry is of markets that nobody follows.
+    const newest = this.past.live.state();
+    requireStore(place, newest.storeHash);
+    if (newest !== state) throw chainChanged();
     return entry;
   }
 
@@ -119,6 +123,7 @@ export class History {
     const released = () => this.#admissions.delete(admission);
     try {
       const plan = await this.past.lease(call, (reader) => this.#plan(reader, request, becomesLive));
+      if (this.#closed !== undefined) throw this.#closed;
       admission.replay = new Replay(plan, { past: this.past, call, heartbeatMs, released, toFailure });
       return admission.replay;
     } catch (thrown) {
@@ -127,17 +132,23 @@ export class History {
     }
   }
 
-  /** Ends every replay that reads the past. */
-  end(failure: Failure): void {
+  /** Ends every replay that reads the past, also those that are being opened. */
+  close(failure: Failure): void {
+    this.#closed = failure;
+    this.#end(failure);
+  }
+
+  #end(failure: Failure): void {
     for (const { replay } of [...this.#admissions]) replay?.fail(failure);
   }
 
   async #plan(reader: Reader, request: ReplayRequest, becomesLive: boolean): Promise<ReplayPlan> {
     const { marketIds, resume, until, speed, everyUpdate } = request;
-    const oldest = await readOldestBegins(reader, marketIds);
     const moment = resume === undefined ? request.from : await momentOf(reader, resume);
     const { block, reach: stored } = await startOf(reader, moment, marketIds);
     const from = resume === undefined ? block : await blockOf(reader, block, resume);
+    // After the block is found, so that no market whose past has started by then is missing.
+    const oldest = await readOldestBegins(reader, marketIds);
     await requireKept(reader, from, oldest);
     const state = this.past.live.state();
     // The store may have been replaced meanwhile, and what was read be of the new one.
@@ -152,6 +163,7 @@ export class History {
       becomesLive,
       speed,
       everyUpdate,
+      state,
       storeId: stored.newest?.storeId ?? "",
       tokens: new ResumeTokens(state.storeHash, selection),
       wholeTokens: new ResumeTokens(state.storeHash, noSelection),

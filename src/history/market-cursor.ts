@@ -246,7 +246,7 @@ export class MarketCursor {
   async #whole({ keyframe, ...segment }: StoredSegment, block: PastBlock): Promise<PastEvent> {
     this.isStale = false;
     this.#isNotKept = false;
-    const levels = keyframe === undefined ? [] : await this.past.inTurns(keyframeSteps(keyframe), this.reads.signal);
+    const levels = keyframe === undefined ? [] : await this.past.inTurns(keyframeSteps(keyframe), this.reads);
     const { publishedSequenceNumber: sequenceNumber } = segment;
     const place = block.streamSequence;
     const isAnew = segment.state === segmentStates.whole;

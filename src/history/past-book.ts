@@ -12,7 +12,7 @@ import {
   type StoredSegment,
 } from "../store/history-reads.js";
 import type { PastTradeRow } from "../store/history-table.js";
-import { LevelMap, numberOf, type Past, type PastReads, updatesOf } from "./past.js";
+import { LevelMap, numberOf, type Past, type PastReads, readsOn, updatesOf } from "./past.js";
 import { type FindNearest, findPlace, hasBook, nearestBook, notKept, requireSegment } from "./place.js";
 
 /** A book of the past. */
@@ -51,8 +51,7 @@ export function readPastBook<T>(
     if (lastTrade === undefined) await requireTrades(reader, marketId, block);
     const segment = await requireSegment(reader, request, nearestPastBook);
     const { priceDecimals, sizeDecimals } = segment;
-    const reads: PastReads = { lease: (use) => use(reader), signal: call.signal };
-    const { levels, sequenceNumber } = await foldTo(past, reads, segment, block);
+    const { levels, sequenceNumber } = await foldTo(past, readsOn(reader, call), segment, block);
     const isFinal = newest !== undefined && newest.height > block.height && newest.timeNs > block.timeNs;
     const book = { block, levels, sequenceNumber, lastTrade, newest, isFinal };
     return respond({ ...book, priceDecimals, sizeDecimals });
@@ -97,13 +96,13 @@ async function firstBookFrom(reader: Reader, marketId: string, block: PastBlock)
 /** The book of a segment at a place, and the number of its last update. Without a keyframe: the number alone. */
 export async function foldTo(
   past: Past,
-  { lease, signal }: PastReads,
+  reads: PastReads,
   segment: StoredSegment,
   place: Pick<PastBlock, "streamSequence"> & Partial<PastBlock>,
 ): Promise<{ readonly levels: Levels; readonly sequenceNumber: bigint }> {
-  const { levels, last } = await past.inTurns(foldSteps(segment, place.streamSequence), signal);
+  const { levels, last } = await past.inTurns(foldSteps(segment, place.streamSequence), reads);
   if (last === undefined) return { levels, sequenceNumber: segment.publishedSequenceNumber };
-  const [timeNs = 0n] = last.height === place.height ? [place.timeNs] : await past.timesOf(lease, [last]);
+  const [timeNs = 0n] = last.height === place.height ? [place.timeNs] : await past.timesOf(reads.lease, [last]);
   return { levels, sequenceNumber: numberOf(last, timeNs) };
 }
 

@@ -5,6 +5,7 @@ import {
   MalformedHistoryError,
   numberBase,
 } from "../domain/book-history.js";
+import { quotaKey } from "../domain/client-address.js";
 import type { DepthLevel } from "../domain/depth-book.js";
 import type { ChangedLevel } from "../domain/order-book.js";
 import { type BookSide, bestFirst, PriceLadder, sides } from "../domain/price-ladder.js";
@@ -18,12 +19,14 @@ import type { Database } from "../store/database.js";
 import { readBlockTimes, type StoredSegment } from "../store/history-reads.js";
 import { pieceMs, Turns } from "./turns.js";
 
-/** What the replays of a process hold in memory of the segments that they read. */
+/** What replays hold in memory: together of the segments that they read, and each of its messages. */
 export const pastLimits = {
   /** Bytes, inflated. Beyond that a replay reads a segment again each time that it decodes some of it. */
   heldBytesMax: 64 * 1024 * 1024,
   /** Levels that are decoded and not sent yet; of each market one block at least. */
   decodedLevelsMax: 65_536,
+  /** Bytes of messages of a replay that wait to be taken, before blocks are merged or reading stops. */
+  readyBytesMax: 4 * 1024 * 1024,
 };
 
 /** Levels that a replay decodes at once of a market: of a segment of usual size. */
@@ -41,8 +44,15 @@ export type LeaseReader = <T>(use: (reader: Reader) => Promise<T>) => Promise<T>
 /** How one call reads the past. */
 export interface PastReads {
   readonly lease: LeaseReader;
-  /** Of the call; undefined: several wait for it. */
+  /** Of the call; undefined: it is not aborted. */
   readonly signal: AbortSignal | undefined;
+  /** The quota key of the client whose turns it takes. */
+  readonly client: string;
+}
+
+/** Reads of a call that has a reader. */
+export function readsOn(reader: Reader, { signal, clientAddress }: Call): PastReads {
+  return { lease: (use) => use(reader), signal, client: quotaKey(clientAddress) };
 }
 
 /** What methods that read the past share: a class of work at the database, and turns of the event loop. */
@@ -57,7 +67,7 @@ export class Past {
   constructor(
     readonly database: Database,
     readonly live: Live,
-    private readonly limits = pastLimits,
+    readonly limits = pastLimits,
   ) {}
 
   /** Leases a connection for reads of the past. With a place, the call has started to respond, and depends on it. */
@@ -79,9 +89,9 @@ export class Past {
   }
 
   /** Runs work to its end, in turns of the event loop. @throws Failure, the reason why the call is over */
-  async inTurns<T>(work: Generator<void, T>, signal: AbortSignal | undefined): Promise<T> {
+  async inTurns<T>(work: Generator<void, T>, { signal, client }: Omit<PastReads, "lease">): Promise<T> {
     for (;;) {
-      await this.turns.next();
+      await this.turns.next(client);
       if (signal?.aborted === true) throw abortFailure(signal);
       const until = performance.now() + pieceMs;
       do {

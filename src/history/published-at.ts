@@ -1,7 +1,8 @@
+import { type Call, sharedCall } from "../domain/service.js";
 import type { Reader } from "../store/connection/lease.js";
 import { readBeginsAfter, readSegment } from "../store/history-reads.js";
 import { segmentStates } from "../store/history-table.js";
-import type { Past, PastReads } from "./past.js";
+import { type Past, readsOn } from "./past.js";
 import { foldTo } from "./past-book.js";
 import { withBooks } from "./place.js";
 import type { PublishedAt } from "./resume.js";
@@ -24,16 +25,18 @@ export class PublishedNumbers {
     private readonly readMsMax = numbersReadMsMax,
   ) {}
 
-  /** For readers of one selection, which `key` names. */
-  of(key: string): PublishedAt {
+  /** For readers of one selection, which `key` names. They are read in the turns of the client that asks first. */
+  of(key: string, { clientAddress }: Call): PublishedAt {
     return (streamSequence, all, changed) => {
       const place = `${key} ${streamSequence}`;
       const known = this.#known.get(place);
       if (known !== undefined) return known;
-      const asOf = this.past.live.state().progress.streamSequence;
+      const { storeId, streamSequence: asOf } = this.past.live.state().progress;
+      const asker = sharedCall(clientAddress);
+      const read = (reader: Reader) => this.#numbers(reader, asker, streamSequence, all, changed);
+      // With a place it is never refused, which all that wait would be told.
       const reading = this.past
-        // Not for the call that asks first: others wait too, and it may be aborted.
-        .lease(undefined, (reader) => this.#numbers(reader, streamSequence, all, changed))
+        .lease(asker, read, { storeId, streamSequence: asOf })
         .then((numbers) => ({ numbers, asOf }));
       if (this.#known.size >= numbersPlacesMax) this.#known.clear();
       this.#known.set(place, reading);
@@ -47,6 +50,7 @@ export class PublishedNumbers {
 
   async #numbers(
     reader: Reader,
+    asker: Call,
     streamSequence: bigint,
     all: readonly string[],
     changed: readonly string[],
@@ -64,16 +68,15 @@ export class PublishedNumbers {
       if (numbers.has(marketId)) continue;
       // Whole books take their readers longer than an update, but an error would come again with each attempt.
       const isLate = performance.now() >= endsAt;
-      numbers.set(marketId, isLate ? undefined : await this.#numberOf(reader, marketId, streamSequence));
+      numbers.set(marketId, isLate ? undefined : await this.#numberOf(reader, asker, marketId, streamSequence));
     }
     return numbers;
   }
 
-  async #numberOf(reader: Reader, marketId: string, streamSequence: bigint): Promise<bigint | undefined> {
+  async #numberOf(reader: Reader, asker: Call, marketId: string, streamSequence: bigint): Promise<bigint | undefined> {
     const request = { marketId, streamSequence, keyframe: false, changesAfter: 0n, changesUpTo: streamSequence };
     const segment = await readSegment(reader, request);
     if (segment === undefined || !withBooks.includes(segment.state)) return undefined;
-    const reads: PastReads = { lease: (use) => use(reader), signal: undefined };
-    return (await foldTo(this.past, reads, segment, { streamSequence })).sequenceNumber;
+    return (await foldTo(this.past, readsOn(reader, asker), segment, { streamSequence })).sequenceNumber;
   }
 }

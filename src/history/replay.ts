@@ -1,9 +1,11 @@
 import type { ReplayMarketsDepthResponseSchema } from "../../gen/marketd/history/v1/market_history_pb.js";
+import { quotaKey } from "../domain/client-address.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import type { Failure } from "../domain/failure.js";
 import type { ResumeTokens } from "../domain/resume-token.js";
 import type { Call, ResponseStream } from "../domain/service.js";
 import { ReadyResponse } from "../encoding/message-response.js";
+import { levelsAtOnceMax } from "../live/encoded-levels.js";
 import { liveLimits } from "../live/limits.js";
 import { chainChanged } from "../live/live.js";
 import type { LiveState } from "../live/live-state.js";
@@ -54,6 +56,8 @@ export interface ReplayPlan {
   readonly speed: number | undefined;
   /** A message for each block, however slow the reader is. */
   readonly everyUpdate: boolean;
+  /** When it was planned. */
+  readonly state: LiveState;
   readonly storeId: string;
   readonly tokens: ResumeTokens;
   /** Of readers that lack a book: it goes on with whole ones. */
@@ -79,7 +83,6 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   readonly trailers = none;
   readonly #plan: ReplayPlan;
   readonly #options: ReplayOptions;
-  readonly #state: LiveState;
   readonly #reads: CursorReads;
   readonly #cursors = new Map<string, MarketCursor>();
   /** Cursors with an event, the earliest first. */
@@ -87,6 +90,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   readonly #pending = new PendingBlocks();
   readonly #pace: Pace;
   #ready: ReplayResponse[] = [];
+  /** Bytes of {@link #ready}, but for empty messages. */
+  #readyBytes = 0;
   /** The last block whose changes are in {@link #pending}, or were sent. */
   #block: PastBlock;
   /** Everything up to here is read. */
@@ -106,8 +111,9 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   constructor(plan: ReplayPlan, options: ReplayOptions) {
     this.#plan = plan;
     this.#options = options;
-    this.#state = options.past.live.state();
-    this.#reads = { lease: (use) => this.#lease(use), signal: options.call.signal, aheadLeft: readsAheadMax };
+    const { signal, clientAddress } = options.call;
+    const client = quotaKey(clientAddress);
+    this.#reads = { lease: (use) => this.#lease(use), signal, client, aheadLeft: readsAheadMax };
     this.#block = plan.from;
     this.#upTo = plan.from.streamSequence;
     this.#newestSequence = this.#upTo;
@@ -134,6 +140,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const ready = this.#ready;
     if (ready.length === 0) return this.#live?.take() ?? [];
     this.#ready = [];
+    this.#readyBytes = 0;
     this.#taken();
     return ready;
   }
@@ -232,7 +239,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   /** @throws Failure `unavailable` once the database holds another store */
   #newest(): LiveState {
     const state = this.#options.past.live.state();
-    if (state === this.#state) return state;
+    if (state === this.#plan.state) return state;
     throw chainChanged();
   }
 
@@ -247,7 +254,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
       if (state === undefined) continue;
       if (withBooks || state.kind === "stale") this.#pending.add(marketId, state);
       else this.#pending.hold(marketId, state);
-      if (this.#pending.levels >= pendingLevelsMax) await this.#sendNow(undefined);
+      // A message of several markets is encoded in one piece.
+      if (this.#pending.levels >= levelsAtOnceMax) await this.#sendNow(undefined);
     }
     await this.#sendNow(from);
     this.#pace.start(from.timeNs);
@@ -359,7 +367,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     }
     if (performance.now() < this.#sliceEnd) return;
     this.#flush();
-    await this.#options.past.turns.next();
+    await this.#options.past.turns.next(this.#reads.client);
     this.#sliceEnd = performance.now() + pieceMs;
   }
 
@@ -371,7 +379,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   }
 
   get #isFull(): boolean {
-    return this.#ready.length >= readyMessagesMax;
+    return this.#ready.length >= readyMessagesMax || this.#readyBytes >= this.#options.past.limits.readyBytesMax;
   }
 
   /** Sends what is pending, and lets the reader take it. */
@@ -392,7 +400,9 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const tokens = this.#pending.isKept ? this.#plan.tokens : this.#plan.wholeTokens;
     const place = block && { block, resumeToken: tokens.at("past", block.streamSequence) };
     const responses = packReplay(updates, { statuses, caughtUp: false, ...place }, liveLimits.messageBytesMax);
-    const encoding = responses.flatMap((response) => response.prepare?.(call.codec ?? "json") ?? []);
+    const encoding = responses.flatMap(
+      (response) => response.prepare?.(call.codec ?? "json", this.#reads.client) ?? [],
+    );
     if (encoding.length === 0) {
       this.#push(responses);
       return undefined;
@@ -403,7 +413,11 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   #push(responses: readonly ReplayResponse[]): void {
     if (this.#isOver) return;
     const { codec = "json" } = this.#options.call;
-    this.#ready.push(...responses.map((response) => new ReadyResponse(response, codec)));
+    for (const response of responses) {
+      const ready = new ReadyResponse(response, codec);
+      this.#readyBytes += ready.bytes.length;
+      this.#ready.push(ready);
+    }
     this.#pace.sent();
   }
 

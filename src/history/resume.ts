@@ -5,12 +5,23 @@ import type { Entry } from "../live/cohort.js";
 import { liveRetryAfterMs } from "../live/limits.js";
 import type { Live } from "../live/live.js";
 import type { LiveState } from "../live/live-state.js";
+import { abortFailure } from "../store/connection/fair-queue.js";
 
 /** How long a stream waits for the block of its token, which another process has seen already. */
 export const aheadWaitMsMax = 1_500;
 
 /** The pause between looks at it. */
 const aheadPauseMs = 10;
+
+/** The pause of all that wait: a timer and a signal for each would cost ten times as much. */
+let pause: Promise<void> | undefined;
+
+function paused(): Promise<void> {
+  pause ??= sleep(aheadPauseMs).then(() => {
+    pause = undefined;
+  });
+  return pause;
+}
 
 /**
  * The numbers of the updates that markets had published up to a place. Of `changed` all are there, of `all` those that
@@ -24,9 +35,9 @@ export type PublishedAt = (
 
 /**
  * Waits until this process has the block of a token.
- * @throws Failure `unavailable`, `failed_precondition` if the store is replaced, or an AbortError
+ * @throws Failure `unavailable`, `failed_precondition` if the store is replaced, or the signal's reason
  */
-export async function reach(live: Live, place: ResumePlace, signal: AbortSignal): Promise<LiveState> {
+export async function reach(live: Pick<Live, "state">, place: ResumePlace, signal: AbortSignal): Promise<LiveState> {
   const { streamSequence } = place;
   const until = performance.now() + aheadWaitMsMax;
   for (;;) {
@@ -37,7 +48,8 @@ export async function reach(live: Live, place: ResumePlace, signal: AbortSignal)
       const message = "the database does not hold the block of the resume token yet; try again";
       throw unavailable(message, "DATABASE_BEHIND", liveRetryAfterMs);
     }
-    await sleep(aheadPauseMs, undefined, { signal });
+    await paused();
+    if (signal.aborted) throw abortFailure(signal);
   }
 }
 

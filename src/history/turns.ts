@@ -1,4 +1,5 @@
 import { performance } from "node:perf_hooks";
+import { OwnerQueue } from "../domain/owner-queue.js";
 
 /** How long a reader of the past computes before others have their turn, in milliseconds. */
 export const pieceMs = 1;
@@ -23,20 +24,23 @@ export function restFactor(othersShare: number): number {
 
 /**
  * The turns of calls that read the past: one piece of work at a time, with a rest in between that depends on how much
- * others use the event loop.
+ * others use the event loop. Clients take turns, however many calls each has.
  */
 export class Turns {
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiting = new OwnerQueue<() => void>();
   #active = false;
   #watched = performance.eventLoopUtilization();
   /** Milliseconds of pieces while the loop was watched, each with the next turn of the loop, which sends what it made. */
   #ownMs = 0;
   #restFactor = 0;
 
-  /** Resolves when it is the caller's turn; at once if none was taken lately. What it does in microtasks is its piece. */
-  next(): Promise<void> {
+  /**
+   * Resolves when it is the turn of this call of a client; at once if none was taken lately. What it does in microtasks
+   * is its piece.
+   */
+  next(client: string): Promise<void> {
     return new Promise((resolve) => {
-      if (this.#active) this.#waiting.push(resolve);
+      if (this.#active) this.#waiting.push(client, resolve);
       else this.#start(resolve);
     });
   }

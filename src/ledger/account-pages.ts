@@ -4,7 +4,7 @@ import { cursorAttemptsMax, ReadBehindError } from "../store/connection/store-pl
 import { type Account, type AccountDirectory, covers } from "./account-directory.js";
 import { balanceNotKept, readBalances } from "./balances.js";
 import type { LedgerReader } from "./ledger-reader.js";
-import { type AccountSide, selectsAccount } from "./selection.js";
+import { type AccountSide, accountSelector } from "./selection.js";
 
 /** An account with its balance, decimal text. */
 export interface AccountBalance {
@@ -79,17 +79,18 @@ function findAccounts(
   want: number,
 ): Found<Account, number> {
   const { first, last, step } = range;
+  const selects = accountSelector(side);
   const isAfter = (id: number, than: number) => (id - than) * step > 0;
   if (side?.partyId !== undefined) {
     const ofParty = directory.accountsOf(side.partyId).sort((a, b) => (a.id - b.id) * step);
     const rows = ofParty.filter((account) => !isAfter(first, account.id) && !isAfter(account.id, last));
-    return { rows: rows.filter((account) => selectsAccount(side, account)).slice(0, want) };
+    return { rows: rows.filter(selects).slice(0, want) };
   }
   const rows: Account[] = [];
   for (let id = first; !isAfter(id, last) && rows.length < want; id += step) {
     if ((id - first) * step >= accountsExaminedMax) return { rows, reached: id - step };
     const account = directory.account(id);
-    if (selectsAccount(side, account)) rows.push(account);
+    if (selects(account)) rows.push(account);
   }
   return { rows };
 }

@@ -10,7 +10,7 @@ import { type EntryText, parseEntry } from "./entry-row.js";
 import type { LedgerReader } from "./ledger-reader.js";
 import type { LedgerView } from "./ledger-view.js";
 import { type ScanState, scanEntries } from "./scan-entries.js";
-import { type AccountSide, type LedgerSelection, selectEntries, selectsAccount } from "./selection.js";
+import { type AccountSide, accountSelector, type LedgerSelection, selectEntries } from "./selection.js";
 
 /** The place of a change: by block, then by account. */
 export interface BalancePlace {
@@ -29,6 +29,10 @@ export interface BalanceChange extends BalancePlace {
 export const entriesFoldedMax = 65_536;
 
 const entriesAtOnceMin = 64;
+
+/** Entries that are folded in one piece, unless a page of changes needs more: some 20 ms. */
+export const entriesAtOnceMax = 8_192;
+
 const accountMax = 0xffff_ffff;
 
 /**
@@ -82,7 +86,7 @@ interface OpenBlock {
 class BalanceFold {
   readonly #view: LedgerView;
   readonly #directory: AccountDirectory;
-  readonly #side: AccountSide | undefined;
+  readonly #selects: (account: Account) => boolean;
   readonly #selection: LedgerSelection;
 
   constructor(
@@ -93,7 +97,7 @@ class BalanceFold {
   ) {
     this.#view = view;
     this.#directory = directory;
-    this.#side = side;
+    this.#selects = accountSelector(side);
     this.#selection = selectEntries(directory, { from: side, to: side, closed: false, transferTypes: [] });
   }
 
@@ -109,7 +113,7 @@ class BalanceFold {
     let state: ScanState = { rest: rangeFrom(from, descending) };
     let open: OpenBlock | undefined;
     let examined = 0;
-    for (let entries = Math.max(entriesAtOnceMin, 2 * want); ; entries *= 2) {
+    for (let entries = Math.max(entriesAtOnceMin, 2 * want); ; entries = nextEntries(entries)) {
       const scanned = await scanEntries(this.#view, this.#selection, state, entries);
       state = scanned.state;
       examined += scanned.rows.length;
@@ -152,7 +156,7 @@ class BalanceFold {
 
   #note({ balances }: OpenBlock, account: number, balance: string, descending: boolean): void {
     if (descending && balances.has(account)) return;
-    if (!selectsAccount(this.#side, this.#directory.account(account))) return;
+    if (!this.#selects(this.#directory.account(account))) return;
     balances.set(account, balance);
   }
 
@@ -187,6 +191,11 @@ function balancesOf(blocks: readonly OpenBlock[], descending: boolean, known: Ma
     }
   }
   return descending ? balances.reverse() : balances;
+}
+
+/** Entries of the next piece: twice as many, as far as they are folded in one. */
+function nextEntries(entries: number): number {
+  return Math.max(entries, Math.min(2 * entries, entriesAtOnceMax));
 }
 
 /** The ids of all blocks from that of a place on: what an account holds at its end, all of its entries tell. */

@@ -51,12 +51,15 @@ async function readNewestEntries(
   directory: AccountDirectory,
   requests: readonly BalanceRequest[],
 ): Promise<Map<number, bigint>> {
+  const { classes } = directory;
+  const sides = (["from", "to"] as const).map((side) => {
+    return { side, classesOf: groupBy(classes, (entryClass) => entryClass[side]) };
+  });
   const selects = [...groupBy(requests, ({ account }) => account.kind)].flatMap(([kind, group]) => {
-    const classesOf = (side: "from" | "to") => {
-      return directory.classes.filter((entryClass) => entryClass[side] === kind).map(({ id }) => id);
-    };
-    const sides = (["from", "to"] as const).map((side) => ({ side, classes: classesOf(side) }));
-    return sides.filter(({ classes }) => classes.length > 0).map((each) => newestSql(view, each, group));
+    return sides.flatMap(({ side, classesOf }) => {
+      const ids = classesOf.get(kind)?.map(({ id }) => id);
+      return ids === undefined ? [] : [newestSql(view, { side, classes: ids }, group)];
+    });
   });
   const newest = new Map<number, bigint>();
   for (let i = 0; i < selects.length; i += branchesPerStatement) {

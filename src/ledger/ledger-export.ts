@@ -83,14 +83,14 @@ export class LedgerExport {
     return this.#own.has(account);
   }
 
-  /** The next entries; empty at the end. @throws Failure */
-  async next(call?: Call): Promise<readonly EntryText[]> {
+  /** The next entries, about `batchRows` if they are not read yet; empty at the end. @throws Failure */
+  async next(call?: Call, batchRows = this.#batchRows): Promise<readonly EntryText[]> {
     while (this.#batch.rows.length === 0) {
       const { state } = this.#batch;
       if (state.rest.low > state.rest.high) break;
       // Only what was proven counts: a batch that was not is read again.
       this.#batch = await this.#ledger.readOn(call, this.newestBlock, async (view) => {
-        const batch = await readBatch(view, this.#selection, state, this.#batchRows);
+        const batch = await readBatch(view, this.#selection, state, batchRows);
         view.requireKept(state.rest.low);
         return batch;
       });

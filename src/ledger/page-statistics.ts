@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { type IdRange, idMax } from "../store/id-range.js";
 import { idOf } from "./entry-row.js";
 import type { LedgerView } from "./ledger-view.js";
@@ -82,9 +83,10 @@ export class StatisticsMemory {
   }
 }
 
+/** A hash, because a filter may name thousands of markets. */
 function keyOf({ from, to, closed, transferTypes }: LedgerFilter): string {
   const sides = [from, to].map((side) => side && [side.partyId, side.assetId, side.marketIds, side.types]);
-  return JSON.stringify([...sides, closed, transferTypes]);
+  return hash("sha256", JSON.stringify([...sides, closed, transferTypes]), "base64url");
 }
 
 function startOf({ low, high, descending }: IdRange): bigint {

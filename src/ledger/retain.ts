@@ -66,7 +66,7 @@ async function moveTo(connection: Connection, keepNs: bigint): Promise<OldestKep
   if (progress === undefined) return undefined;
   const [block] = await connection.query<{ height: bigint; time_ns: bigint }>(
     "SELECT height, time_ns FROM block WHERE time_ns >= ? ORDER BY time_ns, height LIMIT 1",
-    [progress.blockTimeNs - keepNs],
+    [progress.timeNs - keepNs],
   );
   const [before] =
     block === undefined

@@ -46,15 +46,19 @@ export type LedgerSelection =
 /** The selected accounts of one kind: a party has one at most. */
 type Chosen = "all" | "none" | number;
 
-/** Whether a side selects an account; undefined selects all. */
-export function selectsAccount(side: AccountSide | undefined, { partyId, kind }: Account): boolean {
-  if (side === undefined) return true;
-  return (
-    (side.partyId ?? partyId) === partyId &&
-    (side.assetId ?? kind.assetId) === kind.assetId &&
-    (side.marketIds.length === 0 || side.marketIds.includes(kind.marketId)) &&
-    (side.types.length === 0 || side.types.includes(kind.type))
-  );
+/** What tells whether a side selects an account, in the same time however long its lists are; undefined selects all. */
+export function accountSelector(side: AccountSide | undefined): (account: Account) => boolean {
+  if (side === undefined) return () => true;
+  const selectsKind = kindSelector(side);
+  return ({ partyId, kind }) => (side.partyId ?? partyId) === partyId && selectsKind(kind);
+}
+
+function kindSelector(side: AccountSide): (kind: AccountKind) => boolean {
+  const [marketIds, types] = [new Set(side.marketIds), new Set(side.types)];
+  return ({ assetId, marketId, type }) =>
+    (side.assetId ?? assetId) === assetId &&
+    (marketIds.size === 0 || marketIds.has(marketId)) &&
+    (types.size === 0 || types.has(type));
 }
 
 /** Converts a filter to exact ranges of the indexes. */
@@ -120,23 +124,17 @@ function bothBranches(classId: number, from: Chosen, to: Chosen): Branch[] {
 
 /** The accounts of each kind that one side selects. */
 class SideChoice {
-  readonly #side: AccountSide;
-  readonly #marketIds: ReadonlySet<string> | undefined;
-  readonly #types: ReadonlySet<number> | undefined;
+  readonly #selectsKind: (kind: AccountKind) => boolean;
   readonly #ofParty: ReadonlyMap<AccountKind, number> | undefined;
 
   constructor(directory: AccountDirectory, side: AccountSide) {
-    this.#side = side;
-    this.#marketIds = side.marketIds.length === 0 ? undefined : new Set(side.marketIds);
-    this.#types = side.types.length === 0 ? undefined : new Set(side.types);
+    this.#selectsKind = kindSelector(side);
     const accounts = side.partyId === undefined ? undefined : directory.accountsOf(side.partyId);
     this.#ofParty = accounts && new Map(accounts.map(({ kind, id }) => [kind, id]));
   }
 
   of(kind: AccountKind): Chosen {
-    if (this.#side.assetId !== undefined && this.#side.assetId !== kind.assetId) return "none";
-    if (this.#marketIds?.has(kind.marketId) === false) return "none";
-    if (this.#types?.has(kind.type) === false) return "none";
+    if (!this.#selectsKind(kind)) return "none";
     if (this.#ofParty === undefined) return "all";
     // A later account of this kind is not in the request's view, which ends at its newest block.
     return kind.accounts === 1 && this.#ofParty.has(kind) ? "all" : (this.#ofParty.get(kind) ?? "none");

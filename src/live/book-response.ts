@@ -43,8 +43,8 @@ export class BookResponse<S extends DescMessage> extends CachedResponse<S> {
     return new BookResponse(this.schema, this.#book, { ...this.#parts, metadata }, this.#envelope);
   }
 
-  prepare(codec: Codec): Promise<void> | undefined {
-    return this.#book.levels.prepare(codec, this.#book.levelsMax);
+  prepare(codec: Codec, client: string): Promise<void> | undefined {
+    return this.#book.levels.prepare(codec, this.#book.levelsMax, client);
   }
 
   override binaryBehind(headBytes: number): Buffer {

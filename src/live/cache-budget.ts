@@ -1,5 +1,6 @@
 /** What a budget makes drop its responses. */
 export interface BudgetUser {
+  /** Drops and releases all that counts. */
   forgetDepthResponses(): void;
 }
 
@@ -8,7 +9,7 @@ export interface BudgetUser {
  * dropped.
  */
 export class CacheBudget {
-  readonly #users = new Set<BudgetUser>();
+  readonly #bytesOf = new Map<BudgetUser, number>();
   #bytes = 0;
 
   constructor(private readonly bytesMax: number) {}
@@ -16,19 +17,16 @@ export class CacheBudget {
   /** Counts bytes that `user` is about to keep. False: that is too much for one response, keep nothing. */
   take(user: BudgetUser, bytes: number): boolean {
     if (bytes > this.bytesMax / responsesMin) return false;
-    if (this.#bytes + bytes > this.bytesMax) {
-      for (const each of this.#users) each.forgetDepthResponses();
-      this.#users.clear();
-      this.#bytes = 0;
-    }
-    this.#users.add(user);
+    if (this.#bytes + bytes > this.bytesMax) for (const each of this.#bytesOf.keys()) each.forgetDepthResponses();
+    this.#bytesOf.set(user, (this.#bytesOf.get(user) ?? 0) + bytes);
     this.#bytes += bytes;
     return true;
   }
 
-  /** Bytes that a user no longer keeps. */
-  release(bytes: number): void {
-    this.#bytes -= bytes;
+  /** A user keeps nothing any more. */
+  release(user: BudgetUser): void {
+    this.#bytes -= this.#bytesOf.get(user) ?? 0;
+    this.#bytesOf.delete(user);
   }
 }
 

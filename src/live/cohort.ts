@@ -1,5 +1,5 @@
 import { MarketHistoryState as State } from "../../gen/marketd/history/v1/market_history_pb.js";
-import { type ResumeTokens, selectionHash } from "../domain/resume-token.js";
+import { ResumeTokens, selectionHash } from "../domain/resume-token.js";
 import type { LiveMarket, Published } from "./live-market.js";
 import type { LiveState, StateChange } from "./live-state.js";
 import type { HeldMarkets } from "./snapshot-log.js";
@@ -25,10 +25,7 @@ export class Cohort {
   #responses: readonly StreamResponse[] | undefined;
 
   /** `isNew`: its readers were sent nothing yet, and are always sent a message. */
-  constructor(
-    readonly version: number,
-    readonly isNew = false,
-  ) {}
+  constructor(readonly isNew = false) {}
 
   /** Whether a message is pending for its readers. */
   get behind(): boolean {
@@ -76,35 +73,50 @@ export interface Entry {
   readonly held: HeldMarkets;
 }
 
+/** What was handed to readers since the start. */
+export interface DepthTotals {
+  /** Messages, heartbeats among them. A shared message counts each time. */
+  messages: number;
+}
+
 /** A set of markets that readers follow in one kind of stream. Readers of the same set share one subscription. */
 export class Subscription {
-  readonly settings: MessageSettings;
+  readonly #state: LiveState;
+  readonly #settings: MessageSettings;
+  readonly #totals: DepthTotals;
   readonly #markets: ReadonlySet<LiveMarket> | undefined;
   readonly #cohorts = new Set<Cohort>();
   /** Of readers that were sent nothing yet, by their place; empty: from the start. */
   readonly #entries = new Map<string, Cohort>();
   #heartbeat: { readonly progress: LiveState["progress"]; readonly response: StreamResponse } | undefined;
-  #version = 0;
   #newest: Cohort | undefined;
 
-  /** `markets` undefined: every market, including those announced later. */
+  /** `markets` undefined: every market, including those announced later. Adds what it counts to `totals`. */
   constructor(
-    readonly key: string,
+    state: LiveState,
     markets: readonly LiveMarket[] | undefined,
     settings: Omit<MessageSettings, "tokens">,
-    tokensOf: (selection: Buffer) => ResumeTokens,
+    totals: DepthTotals,
   ) {
+    this.#state = state;
     this.#markets = markets === undefined ? undefined : new Set(markets);
-    this.settings = { ...settings, tokens: tokensOf(selectionHash(markets?.map(({ id }) => id) ?? [])) };
+    const selection = selectionHash(markets?.map(({ id }) => id) ?? []);
+    this.#settings = { ...settings, tokens: new ResumeTokens(state.storeHash, selection) };
+    this.#totals = totals;
+  }
+
+  /** Whether its streams tell which markets are stale or redefined, and go on. */
+  get tellsStatus(): boolean {
+    return this.#settings.kind.tellsStatus;
   }
 
   /** The cohort of readers that were sent nothing yet. Without an entry, every book is pending. */
-  newSubscribers(announced: readonly LiveMarket[], entry?: Entry): Cohort {
+  newSubscribers(entry?: Entry): Cohort {
     const key = entry?.key ?? "";
     let cohort = this.#entries.get(key);
     if (cohort === undefined) {
-      cohort = new Cohort(-1, true);
-      for (const market of this.#markets ?? announced) {
+      cohort = new Cohort(true);
+      for (const market of this.#markets ?? this.#state.announced) {
         const isHeld = entry !== undefined && !entry.held.has(market);
         if (market.stale) this.#addState(cohort, market, State.STALE);
         else if (!isHeld) cohort.addPending(market, entry?.held.get(market));
@@ -117,8 +129,8 @@ export class Subscription {
 
   /** The cohort of readers that were sent everything. */
   upToDate(): Cohort {
-    if (this.#newest?.version !== this.#version || this.#newest.members === 0) {
-      this.#newest = new Cohort(this.#version);
+    if (this.#newest === undefined || this.#newest.behind || this.#newest.members === 0) {
+      this.#newest = new Cohort();
       this.#cohorts.add(this.#newest);
     }
     return this.#newest;
@@ -135,14 +147,22 @@ export class Subscription {
     for (const [key, cohort] of this.#entries) if (cohort === from) this.#entries.delete(key);
   }
 
+  /** The messages that bring the readers of a cohort up to date. */
+  responsesOf(cohort: Cohort): readonly StreamResponse[] {
+    const responses = cohort.responses(this.#state, this.#settings);
+    this.#totals.messages += responses.length;
+    return responses;
+  }
+
   /** A message without updates. */
-  heartbeat(state: LiveState): StreamResponse {
-    const { progress } = state;
+  heartbeat(): StreamResponse {
+    const { progress } = this.#state;
     if (this.#heartbeat?.progress !== progress) {
-      const [response] = new Cohort(this.#version).responses(state, this.settings);
+      const [response] = new Cohort().responses(this.#state, this.#settings);
       if (response === undefined) throw new Error("a heartbeat is one message");
       this.#heartbeat = { progress, response };
     }
+    this.#totals.messages++;
     return this.#heartbeat.response;
   }
 
@@ -154,9 +174,8 @@ export class Subscription {
   /** Adds the changes of a snapshot; returns whether they concern this subscription. */
   note(change: StateChange): boolean {
     const concerned = this.#concerned(change);
-    const states = this.settings.kind.tellsStatus ? this.#statesOf(change) : noStates;
+    const states = this.tellsStatus ? this.#statesOf(change) : noStates;
     if (concerned.size + states.size === 0) return false;
-    this.#version++;
     for (const cohort of this.#cohorts) {
       for (const [market, held] of concerned) cohort.addPending(market, held);
       for (const [market, state] of states) this.#turn(cohort, market, state);
@@ -170,16 +189,16 @@ export class Subscription {
   }
 
   #addState(cohort: Cohort, market: LiveMarket, state: State): void {
-    if (this.settings.kind.tellsStatus) cohort.addState(market, market.stale ? State.STALE : state);
+    if (this.tellsStatus) cohort.addState(market, market.stale ? State.STALE : state);
   }
 
-  #statesOf({ shown, stale, redefined }: StateChange): Map<LiveMarket, State> {
+  #statesOf({ shown, stale, announcedStale, redefined }: StateChange): Map<LiveMarket, State> {
     const states = new Map<LiveMarket, State>();
     const add = (markets: readonly LiveMarket[], state: State) => {
       for (const market of markets) if (this.#markets?.has(market) ?? true) states.set(market, state);
     };
     add(redefined, State.REDEFINED);
-    add(stale, State.STALE);
+    add([...stale, ...announcedStale], State.STALE);
     add(shown, State.WHOLE);
     return states;
   }

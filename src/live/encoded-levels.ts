@@ -14,7 +14,7 @@ const pieceLevels = 1_024;
 
 const bookSides = ["buy", "sell"] as const;
 
-/** One for the process: large books have their turns one after the other. */
+/** One for the process: large books have their turns one after the other, and so have their clients. */
 const pacer = new WorkPacer();
 
 /**
@@ -35,10 +35,10 @@ export class EncodedLevels {
   }
 
   /**
-   * Encodes the first `most` levels of each side in turns of the event loop. Undefined: they are there, or few enough to
-   * be encoded at once.
+   * Encodes the first `most` levels of each side in turns of the event loop, which clients take by their quota keys.
+   * Undefined: they are there, or few enough to be encoded at once.
    */
-  prepare(codec: Codec, most: number): Promise<void> | undefined {
+  prepare(codec: Codec, most: number, client: string): Promise<void> | undefined {
     const missing = bookSides.reduce((sum, side) => sum + this.#missing(codec, side, most), 0);
     if (missing * pieceLevels <= levelsAtOnceMax) return undefined;
     return new Promise((resolve, reject) => {
@@ -47,12 +47,12 @@ export class EncodedLevels {
           const side = bookSides.find((each) => this.#missing(codec, each, most) > 0);
           if (side === undefined) return resolve();
           this.#addPiece(codec, side);
-          pacer.push(encodeNext);
+          pacer.push(encodeNext, 0, client);
         } catch (thrown) {
           reject(thrown);
         }
       };
-      pacer.push(encodeNext);
+      pacer.push(encodeNext, 0, client);
     });
   }
 

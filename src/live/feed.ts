@@ -1,9 +1,10 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure } from "../domain/failure.js";
+import type { ResponseStream } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
-import { ReaderStream, Waker } from "./reader-stream.js";
+import { type AnyReader, type ReaderCounts, ReaderGroups, ReaderStream } from "./reader-stream.js";
 
 /** What streams are of, as the label of their metrics. */
 export const feedKinds = ["market_data", "trades", "candles"] as const;
@@ -17,13 +18,6 @@ export interface FeedTotals {
   messages: number;
   /** Streams that were ended because their reader was too far behind. */
   endedBehind: number;
-}
-
-/** The streams of one kind that are open now. */
-export interface FeedCounts {
-  readonly subscribers: number;
-  /** Streams for which messages wait. */
-  readonly lagging: number;
 }
 
 /** What readers of one selection get. A place says how far a reader is; they share the messages behind it. */
@@ -51,8 +45,10 @@ export interface FeedOwner {
   readonly log: Log;
 }
 
-/** What a source may do with a reader that asks it. */
+/** A reader that asks a source. */
 export interface FeedReader {
+  /** Of its client. What is read for it alone is read in the turns of that. */
+  readonly clientAddress: string;
   /** Ends its stream with an error. */
   fail(failure: Failure): void;
 }
@@ -98,29 +94,38 @@ export class Retry {
 /** The reason of failures that end the streams of readers that are too far behind. */
 export const readerStalled = "READER_STALLED";
 
+/** Where a reader begins, and whose it is. */
+interface FeedStart {
+  readonly place: bigint;
+  readonly clientAddress: string;
+}
+
 /** A stream of one reader, which asks its source for what comes behind its place. */
-export class FeedStream<S extends DescMessage = DescMessage> extends ReaderStream<S> {
+class FeedStream<S extends DescMessage> extends ReaderStream<S> implements FeedReader {
+  readonly clientAddress: string;
   readonly #source: FeedSource<S>;
   readonly #totals: FeedTotals;
-  readonly #onClose: (stream: FeedStream<S>) => void;
+  readonly #onClose: (stream: AnyReader) => void;
   #place: bigint;
-  /** The first message comes at once, also if there is nothing to say, unless the source reads first. */
-  #heartbeatDue: boolean;
   /** An empty message would say that there is nothing, which the source does not know yet. */
   #isUnread: boolean;
-  #sentAt = performance.now();
 
-  constructor(source: FeedSource<S>, place: bigint, totals: FeedTotals, onClose: (stream: FeedStream<S>) => void) {
+  constructor(
+    source: FeedSource<S>,
+    { place, clientAddress }: FeedStart,
+    totals: FeedTotals,
+    onClose: (stream: AnyReader) => void,
+  ) {
     super();
+    this.clientAddress = clientAddress;
     this.#source = source;
     this.#isUnread = source.readsFirst === true;
-    this.#heartbeatDue = !this.#isUnread;
+    this.heartbeatDue = !this.#isUnread;
     this.#totals = totals;
     this.#place = place;
     this.#onClose = onClose;
   }
 
-  /** Whether messages may wait for the reader. */
   get behind(): boolean {
     return !this.isWaiting && !this.ended;
   }
@@ -136,11 +141,10 @@ export class FeedStream<S extends DescMessage = DescMessage> extends ReaderStrea
       this.#place = next.place;
     }
     const isSilent = responses.length === 0;
-    this.isWaiting = isSilent && !this.#heartbeatDue;
+    this.isWaiting = isSilent && !this.heartbeatDue;
     if (this.isWaiting) return [];
-    this.#heartbeatDue = false;
     this.#isUnread = false;
-    this.#sentAt = performance.now();
+    this.noteSent();
     if (isSilent) responses = [this.#source.heartbeat];
     this.#totals.messages += responses.length;
     return responses;
@@ -155,39 +159,26 @@ export class FeedStream<S extends DescMessage = DescMessage> extends ReaderStrea
     super.fail(failure);
   }
 
-  /** Makes an empty message due after a silence. */
-  sweep(now: number, heartbeatMs: number): void {
-    if (this.#isUnread || this.#heartbeatDue || now - this.#sentAt < heartbeatMs) return;
-    this.#heartbeatDue = true;
-    this.wake();
+  override sweep(heartbeatSweeps: number): boolean {
+    return !this.#isUnread && super.sweep(heartbeatSweeps);
   }
-}
-
-/** A stream, whatever its messages are. */
-type OpenFeed = Pick<FeedStream, "wake" | "sweep" | "fail" | "close" | "behind">;
-
-interface OpenSelection {
-  readonly source: FeedSource;
-  readonly streams: Set<OpenFeed>;
 }
 
 /** The streams of one chain, beside those of depth. */
 export class Feeds {
-  readonly #limits: LiveLimits;
-  readonly #log: Log;
-  readonly #totals: Readonly<Record<FeedKind, FeedTotals>>;
-  readonly #open = new Map<string, OpenSelection>();
-  readonly #sweeper: NodeJS.Timeout;
-  readonly #waker: Waker<OpenFeed>;
+  readonly #groups: ReaderGroups<FeedSource, AnyReader>;
 
   /** Adds what it counts to `totals`. */
-  constructor(limits: LiveLimits, log: Log, totals: Readonly<Record<FeedKind, FeedTotals>>) {
-    this.#limits = limits;
-    this.#log = log;
-    this.#waker = new Waker(limits.fanOutSliceMs, (error) => log.error({ err: error }, "a stream's reader failed"));
-    this.#totals = totals;
-    this.#sweeper = setInterval(() => this.#sweep(), Math.min(limits.sweepIntervalMs, limits.heartbeatMs / 2));
-    this.#sweeper.unref();
+  constructor(
+    limits: LiveLimits,
+    private readonly log: Log,
+    private readonly totals: Readonly<Record<FeedKind, FeedTotals>>,
+  ) {
+    this.#groups = new ReaderGroups(
+      limits,
+      (error) => log.error({ err: error }, "a stream's reader failed"),
+      (source) => source.ended?.(),
+    );
   }
 
   /**
@@ -198,61 +189,36 @@ export class Feeds {
     key: string,
     place: bigint,
     makeSource: (owner: FeedOwner) => FeedSource<S>,
-  ): FeedStream<S> {
-    const selection = this.#open.get(key) ?? this.#begin(makeSource);
-    this.#open.set(key, selection);
-    const source = selection.source as unknown as FeedSource<S>;
-    const stream = new FeedStream(source, place, this.#totals[source.kind], (closed) => {
-      selection.streams.delete(closed);
-      this.#waker.delete(closed);
-      if (selection.streams.size > 0) return;
-      this.#open.delete(key);
-      selection.source.ended?.();
+    clientAddress = "",
+  ): ResponseStream<S> {
+    const group = this.#groups.groupOf(key, (readers) => {
+      return makeSource({ wakeAll: () => this.#wakeAll(readers), log: this.log }) as unknown as FeedSource;
     });
-    selection.streams.add(stream);
+    const source = group.source as unknown as FeedSource<S>;
+    const stream = new FeedStream(source, { place, clientAddress }, this.totals[source.kind], group.leave);
+    group.readers.add(stream);
     return stream;
   }
 
-  #begin<S extends DescMessage>(makeSource: (owner: FeedOwner) => FeedSource<S>): OpenSelection {
-    const streams = new Set<OpenFeed>();
-    const source = makeSource({ wakeAll: () => this.#wakeAll(streams), log: this.#log });
-    return { source: source as unknown as FeedSource, streams };
-  }
-
-  counts(kind: FeedKind): FeedCounts {
-    let subscribers = 0;
-    let lagging = 0;
-    for (const { source, streams } of this.#open.values()) {
-      if (source.kind !== kind) continue;
-      subscribers += streams.size;
-      for (const stream of streams) if (stream.behind) lagging++;
-    }
-    return { subscribers, lagging };
+  counts(kind: FeedKind): ReaderCounts {
+    return this.#groups.counts((source) => source.kind === kind);
   }
 
   /** There is a newer block. */
   publish(): void {
-    for (const { source, streams } of this.#open.values()) {
-      if (source.changed === undefined) this.#wakeAll(streams);
+    for (const { source, readers } of this.#groups.all()) {
+      if (source.changed === undefined) this.#wakeAll(readers);
       else source.changed();
     }
   }
 
   /** Ends every stream. No stream may be opened afterwards. */
   end(failure: Failure): void {
-    clearInterval(this.#sweeper);
-    for (const { streams } of [...this.#open.values()]) for (const stream of [...streams]) stream.fail(failure);
+    this.#groups.end(failure);
   }
 
-  #wakeAll(streams: ReadonlySet<OpenFeed>): void {
-    this.#waker.add(streams);
-    this.#waker.wake();
-  }
-
-  #sweep(): void {
-    const now = performance.now();
-    for (const { streams } of this.#open.values()) {
-      for (const stream of streams) stream.sweep(now, this.#limits.heartbeatMs);
-    }
+  #wakeAll(readers: Iterable<AnyReader>): void {
+    this.#groups.queue(readers);
+    this.#groups.wake();
   }
 }

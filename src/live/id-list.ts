@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { DescMessage } from "@bufbuild/protobuf";
 import { encodeIdCursor, type IdListName } from "../domain/cursor.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
@@ -47,9 +47,9 @@ export class ResponseCache<S extends DescMessage> {
   }
 }
 
-/** The hash of a selection, for versions of responses. */
-export function selectionVersion(key: string): string {
-  return createHash("sha256").update(key).digest("base64url").slice(0, 10);
+/** What names a selection, or a store, in the versions of responses. */
+export function versionOf(key: string): string {
+  return hash("sha256", key, "base64url").slice(0, 10);
 }
 
 /** Pages of what a process has in memory, in the order of ids; {@link PageRequest.newestFirst} reverses it. */
@@ -76,7 +76,7 @@ export class IdList<S extends DescMessage> {
     const { newestFirst, size, backwards, cursor = null } = request;
     const whole = JSON.stringify([key, newestFirst, size, backwards, cursor]);
     return this.#pages.get(whole, () => {
-      const version = `${this.#chainVersion}-${this.#changedSequence}-${selectionVersion(whole)}`;
+      const version = `${this.#chainVersion}-${this.#changedSequence}-${versionOf(whole)}`;
       return this.#make(selection(), request, version);
     });
   }

@@ -8,7 +8,7 @@ import {
 import { Market_State, MarketSchema } from "../../gen/vega/markets_pb.js";
 import { FeeSchema, MarketDataSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
-import { type BookLevel, type Levels, type Mark, type PreparedChange, TrackedBook } from "../domain/tracked-book.js";
+import { type Levels, type Mark, type PreparedChange, TrackedBook } from "../domain/tracked-book.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import type { DepthRow, LevelRow } from "../store/changes.js";
 import type { KeptWhole, TradeRow } from "../store/market-table.js";
@@ -74,8 +74,6 @@ export class LiveMarket {
   #stale = false;
   #decimals: MarketDecimals | undefined;
   readonly #depthResponses = new Map<number, DepthResponse>();
-  /** What {@link #depthResponses} count in the budget, in bytes. */
-  #depthBytes = 0;
   /** The whole book, if it is large and was asked for. */
   #encodedLevels: EncodedLevels | undefined;
   readonly #segments = new Map<Mark | undefined, { readonly previous: bigint; readonly update: DepthSegment }>();
@@ -173,9 +171,8 @@ export class LiveMarket {
   /** Prepares a change of levels, or of all levels, in steps; nothing is visible of it. */
   *prepareLevels(rows: readonly LevelRow[], marks: SnapshotMarks): Generator<void, PreparedChange> {
     const { oldest } = marks;
-    if (oldest === undefined) return yield* this.book.prepare(rows.map(bookLevel), marks.newest);
-    const marked = rows.map((row) => ({ ...bookLevel(row), mark: marks.of(row.changedSequence ?? 0n) }));
-    return yield* this.book.prepareWhole(marked, oldest);
+    if (oldest === undefined) return yield* this.book.prepare(rows, marks.newest);
+    return yield* this.book.prepareWhole(rows, oldest, ({ changedSequence = 0n }) => marks.of(changedSequence));
   }
 
   /** Changes levels. {@link setDepth} of the same snapshot says whether an update was published. */
@@ -214,7 +211,7 @@ export class LiveMarket {
     const whole = this.#depthResponses.get(Number.POSITIVE_INFINITY);
     this.#depthResponses.clear();
     if (whole !== undefined) this.#depthResponses.set(Number.POSITIVE_INFINITY, whole);
-    this.#depthBytes = 0;
+    this.budget.release(this);
   }
 
   /**
@@ -241,17 +238,13 @@ export class LiveMarket {
 
   /** Whether a reader is best sent the whole book: it has fewer levels than changed since, or these are not known. */
   isBestWhole({ mark, sequenceNumber }: Published): boolean {
-    const changed = this.book.changedSince(mark);
-    if (changed === undefined || sequenceNumber === 0n) return true;
-    const { buy, sell } = this.book.levels;
-    return buy.length + sell.length < changed.buy.length + changed.sell.length;
+    return sequenceNumber === 0n || this.book.isSmallerThanChanges(mark);
   }
 
   #touchDepth(changedSequence: bigint): void {
     if (changedSequence > this.#depthChanged) this.#depthChanged = changedSequence;
     this.#depthResponses.clear();
-    this.budget.release(this.#depthBytes);
-    this.#depthBytes = 0;
+    this.budget.release(this);
   }
 
   #allLevels(): EncodedLevels {
@@ -262,13 +255,8 @@ export class LiveMarket {
   /** The whole book's response is always kept: it is of the size of the book itself. */
   #keepDepth(levelsMax: number, response: DepthResponse): void {
     if (Number.isFinite(levelsMax)) {
-      const bytes = 2 * levelsMax * depthLevelBytes;
-      if (this.#depthResponses.size > this.limits.depthResponsesMax) {
-        this.budget.release(this.#depthBytes);
-        this.forgetDepthResponses();
-      }
-      if (!this.budget.take(this, bytes)) return;
-      this.#depthBytes += bytes;
+      if (this.#depthResponses.size > this.limits.depthResponsesMax) this.forgetDepthResponses();
+      if (!this.budget.take(this, 2 * levelsMax * depthLevelBytes)) return;
     }
     this.#depthResponses.set(levelsMax, response);
   }
@@ -303,11 +291,6 @@ const depthLevelBytes = 600;
 
 function isLarge({ buy, sell }: Levels): boolean {
   return buy.length + sell.length > levelsAtOnceMax;
-}
-
-function bookLevel({ marketId, side, price, volume, numberOfOrders }: LevelRow): BookLevel {
-  if (side === 1 || side === 2) return { side, price, volume, numberOfOrders };
-  throw new Error(`price level of market ${marketId} has side ${side}`);
 }
 
 /** A trade as a message. */

@@ -1,17 +1,19 @@
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
-import { type FeedCounts, type FeedKind, type FeedTotals, feedKinds } from "./feed.js";
+import type { DepthTotals } from "./cohort.js";
+import { type FeedKind, type FeedTotals, feedKinds } from "./feed.js";
 import type { LiveState } from "./live-state.js";
+import type { ReaderCounts } from "./reader-stream.js";
 import type { Tail } from "./tail.js";
 
 /** What the metrics read. */
 export interface Measured {
   readonly newest: LiveState | undefined;
-  /** Messages handed to subscribers since the start. */
-  readonly messages: number;
-  counts(): FeedCounts;
+  /** Of depth streams, since the start. */
+  readonly depthTotals: DepthTotals;
+  depthCounts(): ReaderCounts;
   /** Of the streams of market data, trades and candles, since the start. */
   readonly feedTotals: Readonly<Record<FeedKind, FeedTotals>>;
-  feedCounts(kind: FeedKind): FeedCounts;
+  feedCounts(kind: FeedKind): ReaderCounts;
 }
 
 /** The age of the newest block by this machine's clock, in seconds; undefined before the first. */
@@ -50,17 +52,22 @@ export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail
     "Venues' markets whose books are not right before their next snapshot.",
     () => live.newest?.counts.staleMarkets ?? 0,
   );
-  gauge("marketd_depth_stream_subscribers", "Open depth streams.", () => live.counts().subscribers, "sum");
-  gauge("marketd_depth_stream_lagging", "Depth streams for which updates wait.", () => live.counts().lagging, "sum");
+  gauge("marketd_depth_stream_subscribers", "Open depth streams.", () => live.depthCounts().subscribers, "sum");
+  gauge(
+    "marketd_depth_stream_lagging",
+    "Depth streams for which updates wait.",
+    () => live.depthCounts().lagging,
+    "sum",
+  );
   const messagesHelp = "Messages handed to depth streams, heartbeats among them.";
-  addCounter(metrics, "marketd_depth_stream_messages_total", messagesHelp, () => live.messages);
+  addCounter(metrics, "marketd_depth_stream_messages_total", messagesHelp, () => live.depthTotals.messages);
   registerFeedMetrics(metrics, live);
 }
 
 /** Metrics of the streams of market data, trades and candles. */
 function registerFeedMetrics(metrics: Metrics, live: Measured): void {
   const label = { label: "stream" } as const;
-  const now = (read: (counts: FeedCounts) => number) => () =>
+  const now = (read: (counts: ReaderCounts) => number) => () =>
     feedKinds.map((kind) => [kind, read(live.feedCounts(kind))] as const);
   const total = (read: (totals: FeedTotals) => number) => () =>
     feedKinds.map((kind) => [kind, read(live.feedTotals[kind])] as const);

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import {
   AssetEdgeSchema,
   AssetsConnectionSchema,
@@ -16,10 +15,11 @@ import { Failure, worded } from "../domain/failure.js";
 import { storeHash } from "../domain/resume-token.js";
 import type { Mark, PreparedChange } from "../domain/tracked-book.js";
 import { runAtOnce, runInTurns } from "../domain/work-pacer.js";
-import type { Changes, LevelRow, Place, Progress } from "../store/changes.js";
+import type { Changes, LevelRow } from "../store/changes.js";
 import type { AssetRow } from "../store/market-table.js";
+import type { StoreProgress } from "../store/progress-table.js";
 import { CacheBudget } from "./cache-budget.js";
-import { IdList, type Listed, ResponseCache, selectionVersion } from "./id-list.js";
+import { IdList, type Listed, ResponseCache, versionOf } from "./id-list.js";
 import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
 import { LiveMarket, type LiveMarketData, type Published } from "./live-market.js";
 import { Segment, SegmentResponse } from "./segment-response.js";
@@ -55,6 +55,8 @@ export interface StateChange {
   readonly shown: readonly LiveMarket[];
   /** Markets that became stale: streams that hold them end. */
   readonly stale: readonly LiveMarket[];
+  /** Markets that are stale since they were announced: no stream holds them. */
+  readonly announcedStale: readonly LiveMarket[];
   /** Markets with other decimals than before: streams that hold them end, whether they are stale or not. */
   readonly redefined: readonly LiveMarket[];
   /** Markets that became stale, and those that no longer are, also if nobody could hold them before. */
@@ -102,7 +104,7 @@ export class LiveState {
   readonly #limits: LiveLimits;
   readonly #budget: CacheBudget;
   readonly #markets = new Map<string, LiveMarket>();
-  readonly #announced: LiveMarket[] = [];
+  #announced: readonly LiveMarket[] = [];
   readonly #assets = new Map<string, LiveAsset>();
   readonly #lists: ResponseCache<typeof ListLatestMarketDataResponseSchema>;
   /** Pages of the announced markets. */
@@ -110,36 +112,31 @@ export class LiveState {
   /** Pages of the assets. */
   readonly assetList: IdList<typeof ListAssetsResponseSchema>;
   #counts: MarketCounts | undefined;
-  #progress: Progress;
+  #progress: StoreProgress;
   #lastTradeId = 0n;
   #mark: Mark = 0;
 
-  /** Starts from the first snapshot. */
-  constructor(changes: Changes, limits: LiveLimits) {
-    this.chainId = changes.progress.chainId;
-    const { storeId } = changes.progress;
-    this.storeHash = storeHash(this.chainId, storeId);
-    this.chainVersion = createHash("sha256").update(`${this.chainId}\0${storeId}`).digest("base64url").slice(0, 10);
+  /** Of a store; {@link apply} its first snapshot. */
+  constructor(progress: StoreProgress, limits: LiveLimits) {
+    const { chainId, storeId } = progress;
+    this.chainId = chainId;
+    this.storeHash = storeHash(chainId, storeId);
+    this.chainVersion = versionOf(`${chainId}\0${storeId}`);
     this.#limits = limits;
     this.#lists = new ResponseCache(limits.listResponsesMax);
     this.marketList = new IdList(marketList, this.chainVersion, limits.listResponsesMax);
     this.assetList = new IdList(assetList, this.chainVersion, limits.listResponsesMax);
     this.#budget = new CacheBudget(limits.depthResponsesBytesMax);
-    this.#progress = changes.progress;
-    this.apply(changes);
+    this.#progress = progress;
   }
 
-  get progress(): Progress {
+  get progress(): StoreProgress {
     return this.#progress;
   }
 
   /** The highest id of a trade as of the progress; 0: there is none. */
   get lastTradeId(): bigint {
     return this.#lastTradeId;
-  }
-
-  get place(): Place {
-    return this.#progress;
   }
 
   /** Announced markets, by id. */
@@ -188,8 +185,7 @@ export class LiveState {
 
   /** The state of the first snapshot, made in turns of the event loop. */
   static async create(changes: Changes, limits: LiveLimits): Promise<LiveState> {
-    const noRows = { markets: [], marketData: [], assets: [], depths: [], levels: [], trades: [] };
-    const state = new LiveState({ ...changes, ...noRows }, limits);
+    const state = new LiveState(changes.progress, limits);
     state.apply(changes, await state.prepare(changes));
     return state;
   }
@@ -220,16 +216,17 @@ export class LiveState {
     const { published, turned } = this.#applyDepths(changes, prepared);
     if (changes.marketData.length > 0 || announced.length > 0 || turned.length > 0) this.#counts = undefined;
     if (announced.length > 0) {
-      this.#announced.push(...announced);
-      this.#announced.sort((a, b) => (a.id < b.id ? -1 : 1));
+      this.#announced = [...this.#announced, ...announced].sort((a, b) => (a.id < b.id ? -1 : 1));
     }
-    const known = turned.filter((market) => market.market !== undefined && !announced.includes(market));
+    const isNew = new Set(announced);
+    const known = turned.filter((market) => market.market !== undefined && !isNew.has(market));
     const shown = [...announced, ...known].filter((market) => !market.stale);
     const stale = known.filter((market) => market.stale);
     const whole = [...shown, ...stale, ...redefined].map((market) => [market, undefined] as const);
     const changed: HeldMarkets = whole.length === 0 ? published : new Map([...published, ...whole]);
     this.log.add(marks, changed);
-    return { shown, stale, redefined, turned, published };
+    const announcedStale = announced.filter((market) => market.stale);
+    return { shown, stale, announcedStale, redefined, turned, published };
   }
 
   /** The list of market data in the given order; all of the markets have some. `key` names the selection. */
@@ -239,7 +236,7 @@ export class LiveState {
       let newest = 0n;
       for (const { changedSequence } of selected) if (changedSequence > newest) newest = changedSequence;
       // A market that is announced may have had data before: there are more then, and none is newer.
-      const version = `${this.chainVersion}-${newest}-${selected.length}-${selectionVersion(key)}`;
+      const version = `${this.chainVersion}-${newest}-${selected.length}-${versionOf(key)}`;
       const segments = selected.map((one) => one.segment);
       return new SegmentResponse(listEnvelope, segments, version);
     });

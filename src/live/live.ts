@@ -7,13 +7,14 @@ import type { Changes } from "../store/changes.js";
 import type { Database } from "../store/database.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
-import { type FeedCounts, type FeedKind, type FeedOwner, type FeedSource, Feeds, type FeedTotals } from "./feed.js";
+import { type FeedKind, type FeedOwner, type FeedSource, Feeds, type FeedTotals } from "./feed.js";
 import { Hub, type StreamOptions } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import { blockAgeSeconds, databaseSilenceSeconds, registerLiveMetrics } from "./live-metrics.js";
 import { bookStale, LiveState, type MarketCounts } from "./live-state.js";
 import { MarketDataFeed } from "./market-data-feed.js";
+import type { ReaderCounts } from "./reader-stream.js";
 import type { Subscriber } from "./subscriber.js";
 import { Tail } from "./tail.js";
 
@@ -57,6 +58,7 @@ export interface Live {
     key: string,
     place: bigint,
     makeSource: (owner: FeedOwner) => FeedSource<S>,
+    clientAddress?: string,
   ): ResponseStream<S>;
   /**
    * Opens a stream of the market data of markets, chosen as in {@link observe}; also of those that are stale.
@@ -95,13 +97,15 @@ export function notReady(): Failure {
   return unavailable("the service has nothing to answer from yet; try again", "NOT_READY", liveRetryAfterMs);
 }
 
+const noReaders: ReaderCounts = { subscribers: 0, lagging: 0 };
+
 class FollowedLive implements Live {
   tail: Tail | undefined;
   readonly #listeners: ((ready: boolean) => void)[] = [];
   #state: LiveState | undefined;
   #hub: Hub | undefined;
   #feeds: Feeds | undefined;
-  #messagesBefore = 0;
+  readonly depthTotals = { messages: 0 };
   readonly feedTotals: Readonly<Record<FeedKind, FeedTotals>> = {
     market_data: { messages: 0, endedBehind: 0 },
     trades: { messages: 0, endedBehind: 0 },
@@ -122,10 +126,6 @@ class FollowedLive implements Live {
 
   get newest(): LiveState | undefined {
     return this.#state;
-  }
-
-  get messages(): number {
-    return this.#messagesBefore + (this.#hub?.messages ?? 0);
   }
 
   state(): LiveState {
@@ -182,18 +182,19 @@ class FollowedLive implements Live {
     key: string,
     place: bigint,
     makeSource: (owner: FeedOwner) => FeedSource<S>,
+    clientAddress?: string,
   ): ResponseStream<S> {
     this.state();
     if (this.#draining || this.#feeds === undefined) throw draining();
-    return this.#feeds.open(key, place, makeSource);
+    return this.#feeds.open(key, place, makeSource, clientAddress);
   }
 
-  counts() {
-    return this.#hub?.counts() ?? { subscribers: 0, lagging: 0 };
+  depthCounts(): ReaderCounts {
+    return this.#hub?.counts() ?? noReaders;
   }
 
-  feedCounts(kind: FeedKind): FeedCounts {
-    return this.#feeds?.counts(kind) ?? { subscribers: 0, lagging: 0 };
+  feedCounts(kind: FeedKind): ReaderCounts {
+    return this.#feeds?.counts(kind) ?? noReaders;
   }
 
   onReadiness(listener: (ready: boolean) => void): void {
@@ -222,7 +223,7 @@ class FollowedLive implements Live {
     this.#forget();
     this.#isEmpty = false;
     if (!this.#draining) {
-      this.#hub = new Hub(state, this.limits, this.log);
+      this.#hub = new Hub(state, this.limits, this.log, this.depthTotals);
       this.#feeds = new Feeds(this.limits, this.log, this.feedTotals);
     }
     this.#state = state;
@@ -254,13 +255,11 @@ class FollowedLive implements Live {
   }
 
   #endStreams(failure: Failure): void {
-    const hub = this.#hub;
-    this.#feeds?.end(failure);
-    this.#feeds = undefined;
+    const [hub, feeds] = [this.#hub, this.#feeds];
     this.#hub = undefined;
-    if (hub === undefined) return;
-    this.#messagesBefore += hub.messages;
-    hub.end(failure);
+    this.#feeds = undefined;
+    feeds?.end(failure);
+    hub?.end(failure);
   }
 }
 

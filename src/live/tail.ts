@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Changes, isSameStore, type Place, readChanges, readProgress } from "../store/changes.js";
+import { type Changes, isSameStore, type Place, readChanges } from "../store/changes.js";
 import type { Connection } from "../store/connection/connection.js";
 import { databaseErrorCode, databaseProblem, isSilence } from "../store/connection/database-error.js";
 import type { Database } from "../store/database.js";
+import { readProgress } from "../store/progress-table.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
 import { PollRhythm } from "./poll-rhythm.js";

@@ -123,11 +123,11 @@ export async function writeBatch(
   await writeRows(group, bundleRows, [...batch.bundles.values()]);
   await writeRows(group, signatureRows, batch.signatures);
   await writeTrades(group, batch.allTrades);
-  await pruneTrades?.(connection, group, batch.allTrades, batch.reached.blockTimeNs);
+  await pruneTrades?.(connection, group, batch.allTrades, batch.reached.timeNs);
   await writeTradeProgress(group, batch.allTrades);
   if (past !== undefined) {
     await writePast(group, past);
-    await prunePast?.(connection, group, past, batch.reached.blockTimeNs);
+    await prunePast?.(connection, group, past, batch.reached.timeNs);
     await writeTableDigests(group, past.sums, "history_digest");
   }
   let prunedSequence = before?.prunedSequence ?? 0n;

@@ -29,8 +29,9 @@ import {
 } from "./event-checks.js";
 import { fieldError, requireBlockTime, requireId, shown } from "./field-checks.js";
 import type { Frame } from "./frames.js";
-import { type Decimals, decimalsOf, type HistoryFold } from "./history-fold.js";
+import type { HistoryFold } from "./history-fold.js";
 import type { LedgerTextWriter } from "./ledger-text.js";
+import { decimalsOf } from "./market-decimals.js";
 import { RecordingError } from "./recording-error.js";
 import { type NewScale, noTrades, TradeFold } from "./trade-fold.js";
 import { type VenueCounts, VenueMarkets } from "./venue-markets.js";
@@ -103,7 +104,6 @@ interface OpenBlock {
   readonly markets: Map<string, Uint8Array>;
   readonly marketData: Map<string, MarketData>;
   readonly assets: Map<string, Uint8Array>;
-  readonly decimals: Map<string, Decimals>;
   readonly trades: Trade[];
   readonly scales: NewScale[];
   readonly bundles: Batch["bundles"];
@@ -275,17 +275,16 @@ export class BlockFold {
   }
 
   #checkSequence(sequence: bigint): void {
-    const needed = this.#sequence === undefined ? undefined : this.#sequence + 1n;
-    if (needed !== undefined) {
-      if (sequence === needed || (sequence < needed && needed <= this.#loadedUpTo + 1n)) return;
-      throw new RecordingError(
-        `the stream has a gap: event ${sequence} comes after event ${this.#sequence}, where ${needed} is needed`,
-      );
-    }
-    if (this.#reached === undefined || sequence <= this.#loadedUpTo + 1n) return;
-    throw new RecordingError(
-      `the recording begins with event ${sequence}, but the database is at the end of block ${this.#reached.height} and needs event ${this.#loadedUpTo + 1n}`,
-    );
+    const before = this.#sequence ?? this.#loadedUpTo;
+    // Any event may be the first one.
+    if (before < 0n) return;
+    const needed = before + 1n;
+    if (sequence === needed || (sequence < needed && needed <= this.#loadedUpTo + 1n)) return;
+    const problem =
+      this.#sequence === undefined && this.#reached !== undefined
+        ? `the recording begins with event ${sequence}, but the database is at the end of block ${this.#reached.height} and needs event ${needed}`
+        : `the stream has a gap: event ${sequence} comes after event ${before}, where ${needed} is needed`;
+    throw new RecordingError(problem);
   }
 
   /** Starts a new source (the next file). Its first event may be before the last one seen. */
@@ -406,12 +405,12 @@ export class BlockFold {
       if (height < before.height) {
         throw new RecordingError(`begins block ${height} after block ${before.height}; heights never decrease`);
       }
-      if (timestamp < before.blockTimeNs) {
+      if (timestamp < before.timeNs) {
         throw new RecordingError(
-          `begins block ${height} at time ${timestamp}, before the time of block ${before.height}, ${before.blockTimeNs}; block time never decreases`,
+          `begins block ${height} at time ${timestamp}, before the time of block ${before.height}, ${before.timeNs}; block time never decreases`,
         );
       }
-      if (height === before.height && timestamp !== before.blockTimeNs) {
+      if (height === before.height && timestamp !== before.timeNs) {
         throw new RecordingError(`begins block ${height} once more, at another time than before`);
       }
     }
@@ -422,7 +421,6 @@ export class BlockFold {
       markets: new Map(),
       marketData: new Map(),
       assets: new Map(),
-      decimals: new Map(),
       trades: [],
       scales: [],
       bundles: new Map(),
@@ -461,7 +459,8 @@ export class BlockFold {
     const venueMarkets = this.#venues.takeChanged();
     for (const market of venueMarkets) batch.venueMarkets.set(market.marketId, market);
     const blockPlace = { streamSequence: sequence, height, timeNs: block.timeNs };
-    this.#history?.endBlock(blockPlace, { changes: changes.markets, decimals: block.decimals, venueMarkets });
+    const decimals = new Map(block.scales.map(({ marketId, scale }) => [marketId, scale]));
+    this.#history?.endBlock(blockPlace, { changes: changes.markets, decimals, venueMarkets });
     this.#trades.endBlock(height, trades, block.scales);
     this.counts.ledgerEntries += this.#ledger.position - this.#position;
     this.#position = this.#ledger.position;
@@ -516,13 +515,13 @@ export class BlockFold {
       );
     }
     this.#block = undefined;
-    this.#reach(sequence, before.height, before.blockTimeNs);
+    this.#reach(sequence, before.height, before.timeNs);
     return "protocol_upgrade";
   }
 
-  #reach(streamSequence: bigint, height: bigint, blockTimeNs: bigint): void {
+  #reach(streamSequence: bigint, height: bigint, timeNs: bigint): void {
     const chainId = this.#chainId?.toString("latin1") ?? "";
-    this.#reached = { chainId, streamSequence, height, blockTimeNs };
+    this.#reached = { chainId, streamSequence, height, timeNs };
     this.#moved = true;
   }
 
@@ -542,10 +541,8 @@ export class BlockFold {
     this.#scale(block, market);
   }
 
-  #scale({ decimals, scales, trades }: OpenBlock, market: Market): void {
-    const scale = decimalsOf(market);
-    decimals.set(market.id, scale);
-    scales.push({ marketId: market.id, trades: trades.length, scale });
+  #scale({ scales, trades }: OpenBlock, market: Market): void {
+    scales.push({ marketId: market.id, trades: trades.length, scale: decimalsOf(market) });
   }
 
   /** @throws RecordingError if a market has events of a venue and of a network */

@@ -1,9 +1,13 @@
 const slotsAtFirst = 4_096;
 const bytesAtFirst = 256 * 1024;
 
+/** The most bytes of keys, of some five million accounts. Their places are 32-bit numbers. */
+export const indexBytesMax = 1024 * 1024 * 1024;
+
 /**
- * A map with byte sequences as keys, which are looked up in place, without making text of them. Keys are never removed.
- * Four bytes at a time are hashed and compared, because it is used twice for every ledger entry.
+ * A map with byte sequences as keys, which are looked up in place, without making text of them. Keys are never removed;
+ * those that come when it is full are not added. Four bytes at a time are hashed and compared, because it is used twice
+ * for every ledger entry.
  */
 export class ByteIndex<V> {
   /** 1 + the number of an entry; 0 if free. */
@@ -15,6 +19,8 @@ export class ByteIndex<V> {
   #view = new DataView(this.#bytes.buffer, this.#bytes.byteOffset, this.#bytes.byteLength);
   #length = 0;
   #hash = 0;
+
+  constructor(private readonly bytesMax = indexBytesMax) {}
 
   /** The value of the bytes from `start` to `stop`, or undefined. `view` must be of the same buffer. */
   get(view: DataView, start: number, stop: number): V | undefined {
@@ -29,8 +35,9 @@ export class ByteIndex<V> {
     }
   }
 
-  /** Adds the bytes that the last `get` did not find. */
+  /** Adds the bytes that the last `get` did not find, unless it is full. */
   add(bytes: Uint8Array, value: V): void {
+    if (this.#length + bytes.length > this.bytesMax) return;
     const entry = this.#values.length;
     if ((entry + 1) * 2 > this.#slots.length) this.#growSlots();
     if (this.#length + bytes.length > this.#bytes.length) this.#growBytes(bytes.length);

@@ -1,4 +1,3 @@
-import type { Market } from "../../gen/vega/markets_pb.js";
 import {
   type BookUpdate,
   changesPerSegment,
@@ -8,10 +7,10 @@ import {
   numberBase,
   SegmentEncoder,
   sealedDigest,
-  sortLevels,
   startDigest,
 } from "../domain/book-history.js";
 import type { MarketChange, OrderBooks } from "../domain/order-book.js";
+import { sortLevels } from "../domain/price-ladder.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
 import type { PastBlock } from "../store/history-reads.js";
@@ -20,6 +19,7 @@ import {
   type BookHistoryRow,
   bookChangeRows,
   bookHistoryRows,
+  digestedPast,
   dropSegments,
   firstChangesPart,
   historySequenceRows,
@@ -33,20 +33,14 @@ import {
   toParts,
 } from "../store/history-table.js";
 import type { StatementGroup } from "../store/statement-group.js";
-import { addRow, noRows, type RowSum, rowHash, subtractSum } from "../store/table-digest-table.js";
-import { type TableRows, writeRows } from "../store/table-rows.js";
+import { addSum, noRows, type RowSum, sumOf } from "../store/table-digest-table.js";
+import { writeRows } from "../store/table-rows.js";
+import type { Decimals } from "./market-decimals.js";
+import { addTo, type PastSums, replaceRow, startSums } from "./past-sums.js";
 
 /** Markets whose oldest segments one transaction drops, and segments of each: a bounded time of the server's. */
 export const prunedMarketsMax = 16;
 export const prunedSegmentsMax = 32;
-
-/** What the numbers of a market's book mean. */
-export type Decimals = Pick<SegmentRow, "priceDecimals" | "sizeDecimals">;
-
-/** What the numbers of a market's book mean. */
-export function decimalsOf(market: Pick<Market, "decimalPlaces" | "positionDecimalPlaces">): Decimals {
-  return { priceDecimals: market.decimalPlaces, sizeDecimals: market.positionDecimalPlaces };
-}
 
 /** The past of the books as the last loader that kept it has left it. */
 export interface HistoryStart {
@@ -82,7 +76,6 @@ interface MarketPast {
   encoder: SegmentEncoder;
   oldestSequence: bigint;
   oldestDigest: Uint8Array;
-  oldestTimeNs: bigint;
   /** When the segment after the oldest begins: undefined while there is none. */
   secondTimeNs: bigint | undefined;
   /** Updates of the newest that were not taken yet. */
@@ -93,11 +86,9 @@ interface MarketPast {
   written: BookHistoryRow | undefined;
 }
 
-const digestedTables = [bookHistoryRows, historySequenceRows, bookChangeRows];
-
 /** The batch of a past, and what its tables add up to with it. */
 export interface HistoryBatch extends PastBatch {
-  readonly sums: Map<string, RowSum>;
+  readonly sums: PastSums;
   /** The rows of markets whose oldest segments it drops, once that was worked out. */
   pruned?: readonly BookHistoryRow[];
 }
@@ -113,11 +104,7 @@ export class HistoryFold {
   readonly #keepNs: bigint | undefined;
   readonly #markets = new Map<string, MarketPast>();
   #sequence: bigint;
-  #historySum: RowSum;
-  #sequenceSum: RowSum;
-  #changeSum: RowSum;
-  /** Tables whose digest was removed: it stays missing, because nobody knows what it was. */
-  readonly #missing: readonly string[];
+  readonly #sums: PastSums;
   #segments = new Map<string, SegmentRow>();
   #parts: SegmentPartRow[] = [];
   #sealed = new Set<string>();
@@ -136,28 +123,15 @@ export class HistoryFold {
     for (const stored of start.pasts) {
       const past = toMarketPast(stored);
       this.#markets.set(stored.history.marketId, past);
-      for (const row of stored.changes) past.stored = addChange(past.stored, row);
+      past.stored = sumOf(bookChangeRows, stored.changes.map(bookChangeRows.values));
       // Its row names a newest segment that was never written: the next batch corrects it.
       if (stored.history.newestSequence !== stored.newest.firstSequence) this.#moved.add(past);
     }
     this.#sequence = start.historySequence;
-    // Not what is there now: a row that was changed by others stays wrong.
-    this.#historySum = digests.get(bookHistoryRows.table) ?? noRows;
-    this.#sequenceSum = digests.get(historySequenceRows.table) ?? noRows;
-    this.#changeSum = digests.get(bookChangeRows.table) ?? noRows;
-    const isFirst = start.historySequence === 0n && !digestedTables.some(({ table }) => digests.has(table));
-    if (isFirst) this.#sequenceSum = replaceRow(noRows, historySequenceRows, undefined, this.#sequence);
-    this.#missing = isFirst ? [] : digestedTables.map(({ table }) => table).filter((table) => !digests.has(table));
+    const isFirst = start.historySequence === 0n && !digestedPast.some(({ table }) => digests.has(table));
+    this.#sums = startSums(digestedPast, digests, isFirst);
+    if (isFirst) replaceRow(this.#sums, historySequenceRows, undefined, this.#sequence);
     if (start.gap !== undefined) this.#passGap(start.gap);
-  }
-
-  /** The time of the oldest book that is kept; undefined: there is none. */
-  get oldestTimeNs(): bigint | undefined {
-    let oldest: bigint | undefined;
-    for (const { oldestTimeNs } of this.#markets.values()) {
-      if (oldest === undefined || oldestTimeNs < oldest) oldest = oldestTimeNs;
-    }
-    return oldest;
   }
 
   /** Ends a block. The books are as of its end. */
@@ -173,23 +147,24 @@ export class HistoryFold {
   take(streamSequence: bigint): HistoryBatch {
     const changes: BookChangeRow[] = [];
     for (const past of this.#grown) {
-      for (const update of past.pending) {
-        const { marketId } = past.newest;
-        const row = { marketId, streamSequence: update.streamSequence, body: encodeUpdate(update) };
-        changes.push(row);
-        past.stored = addChange(past.stored, row);
-        this.#changeSum = addChange(this.#changeSum, row);
-      }
+      const { marketId } = past.newest;
+      const rows = past.pending.map((update) => {
+        return { marketId, streamSequence: update.streamSequence, body: encodeUpdate(update) };
+      });
+      for (const row of rows) changes.push(row);
+      const added = sumOf(bookChangeRows, rows.map(bookChangeRows.values));
+      past.stored = addSum(past.stored, added);
+      addTo(this.#sums, bookChangeRows, added);
       past.pending = [];
     }
     const histories = [...this.#moved].map((past) => this.#writeHistory(past, toHistory(past)));
-    this.#sequenceSum = replaceRow(this.#sequenceSum, historySequenceRows, this.#sequence, streamSequence);
+    replaceRow(this.#sums, historySequenceRows, this.#sequence, streamSequence);
     this.#sequence = streamSequence;
     const batch = {
       segments: [...this.#segments.values()],
       parts: this.#parts,
       sealed: [...this.#sealed],
-      sums: this.#sums(),
+      sums: new Map(this.#sums),
       changes,
       histories,
     };
@@ -222,7 +197,8 @@ export class HistoryFold {
     for (const { marketId, oldestSequence } of batch.pruned) await dropSegments(group, marketId, oldestSequence);
     await writeRows(group, bookHistoryRows, batch.pruned);
     const { table } = bookHistoryRows;
-    if (batch.sums.has(table)) batch.sums.set(table, this.#historySum);
+    const sum = this.#sums.get(table);
+    if (sum !== undefined) batch.sums.set(table, sum);
   };
 
   async #findPruned(connection: Connection, due: readonly MarketPast[], beforeNs: bigint): Promise<BookHistoryRow[]> {
@@ -246,7 +222,6 @@ export class HistoryFold {
     const hasLater = newest.firstSequence > oldest.firstSequence;
     past.oldestSequence = oldest.firstSequence;
     past.oldestDigest = before.digest;
-    past.oldestTimeNs = oldest.timeNs;
     past.secondTimeNs = second?.timeNs ?? (hasLater ? newest.timeNs : undefined);
     // With the newest segment of this batch: the next batch, which is folded meanwhile, may start later ones.
     const row = { ...written, oldestSequence: oldest.firstSequence, oldestDigest: before.digest };
@@ -255,19 +230,9 @@ export class HistoryFold {
 
   /** Replaces the row of `book_history` in its digest. */
   #writeHistory(past: MarketPast, row: BookHistoryRow): BookHistoryRow {
-    this.#historySum = replaceRow(this.#historySum, bookHistoryRows, past.written, row);
+    replaceRow(this.#sums, bookHistoryRows, past.written, row);
     past.written = row;
     return row;
-  }
-
-  #sums(): Map<string, RowSum> {
-    const sums = new Map([
-      [bookHistoryRows.table, this.#historySum],
-      [historySequenceRows.table, this.#sequenceSum],
-      [bookChangeRows.table, this.#changeSum],
-    ]);
-    for (const table of this.#missing) sums.delete(table);
-    return sums;
   }
 
   /** Nothing was written of the blocks from `after` on: what is known now begins anew. */
@@ -337,7 +302,7 @@ export class HistoryFold {
     };
     const past = before ?? {
       ...started,
-      ...{ oldestSequence: firstSequence, oldestDigest: noDigest, oldestTimeNs: timeNs, secondTimeNs: undefined },
+      ...{ oldestSequence: firstSequence, oldestDigest: noDigest, secondTimeNs: undefined },
       ...{ pending: [], stored: noRows, written: undefined },
     };
     if (before !== undefined) {
@@ -357,7 +322,7 @@ export class HistoryFold {
     this.rows -= past.pending.length;
     past.pending = [];
     if (past.stored.rows > 0n) this.#sealed.add(past.newest.marketId);
-    this.#changeSum = subtractSum(this.#changeSum, past.stored);
+    addTo(this.#sums, bookChangeRows, past.stored, -1n);
     past.stored = noRows;
     return digest;
   }
@@ -371,12 +336,12 @@ export class HistoryFold {
   }
 }
 
-function toMarketPast({ history, newest, newestDigest, changes, oldestTimeNs, secondTimeNs }: StoredPast): MarketPast {
+function toMarketPast({ history, newest, newestDigest, changes, secondTimeNs }: StoredPast): MarketPast {
   const encoder = new SegmentEncoder(newest);
   for (const { streamSequence, body } of changes) encoder.append(decodeUpdate(streamSequence, body));
   const { oldestSequence, oldestDigest } = history;
   return {
-    ...{ newest, newestDigest, encoder, oldestSequence, oldestDigest, oldestTimeNs, secondTimeNs },
+    ...{ newest, newestDigest, encoder, oldestSequence, oldestDigest, secondTimeNs },
     ...{ pending: [], stored: noRows, written: history },
   };
 }
@@ -385,15 +350,4 @@ function toMarketPast({ history, newest, newestDigest, changes, oldestTimeNs, se
 function toHistory({ newest, newestDigest, oldestSequence, oldestDigest }: MarketPast): BookHistoryRow {
   const { marketId, firstSequence: newestSequence } = newest;
   return { marketId, oldestSequence, oldestDigest, newestSequence, newestDigest };
-}
-
-/** The sum with a row in place of another, if there was one. */
-function replaceRow<R>(sum: RowSum, table: TableRows<R>, before: R | undefined, after: R): RowSum {
-  const hashOf = (row: R) => rowHash(table.table, table.values(row));
-  const without = before === undefined ? sum : addRow(sum, hashOf(before), 0n, -1n);
-  return addRow(without, hashOf(after), 0n);
-}
-
-function addChange(sum: RowSum, row: BookChangeRow): RowSum {
-  return addRow(sum, rowHash(bookChangeRows.table, bookChangeRows.values(row)), row.streamSequence);
 }

@@ -1,5 +1,3 @@
-import { fromBinary } from "@bufbuild/protobuf";
-import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { decodeUpdate } from "../domain/book-history.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
@@ -7,7 +5,8 @@ import type { PastBlock } from "../store/history-reads.js";
 import { readHistorySequence, readPasts, type StoredPast, segmentStates } from "../store/history-table.js";
 import type { Progress } from "../store/progress-table.js";
 import { readTableDigests } from "../store/table-digest-table.js";
-import { decimalsOf, type HistoryGap, type HistoryStart } from "./history-fold.js";
+import type { HistoryGap, HistoryStart } from "./history-fold.js";
+import { readDecimals } from "./market-decimals.js";
 
 /** Reads where the loader goes on, in the snapshot of the progress. */
 export async function readHistoryStart(
@@ -35,11 +34,8 @@ async function readGap(
   if (place === undefined || place.streamSequence <= written.historySequence) return undefined;
   const after = await readLastWritten(connection, written);
   const stale = new Set(venueMarkets.filter((market) => market.stale).map(({ marketId }) => marketId));
-  const bodies = await connection.query<{ marketId: string; body: Uint8Array }>(
-    "SELECT market_id AS marketId, body FROM market",
-  );
-  const markets = bodies.map(({ marketId, body }) => {
-    return [marketId, { decimals: decimalsOf(fromBinary(MarketSchema, body)), stale: stale.has(marketId) }] as const;
+  const markets = [...(await readDecimals(connection))].map(([marketId, decimals]) => {
+    return [marketId, { decimals, stale: stale.has(marketId) }] as const;
   });
   return { after, place, markets: new Map(markets) };
 }

@@ -1,3 +1,4 @@
+import type { BlockHead } from "../domain/block-headers.js";
 import { type PastFigures, registerPastMetrics } from "../store/history-table.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 
@@ -15,16 +16,11 @@ export interface OutageWatch {
   ended(): void;
 }
 
-/** The last block that is in the database. */
-interface Reached {
-  readonly height: bigint;
-  readonly blockTimeNs: bigint;
-}
-
 /** What a loader tells of itself, for health checks and Prometheus. Several loads one after the other share it. */
 export class LoadStatus {
   #turn: "unknown" | "active" | "standby" = "unknown";
-  #reached: Reached | undefined;
+  /** The last block that is in the database. */
+  #reached: BlockHead | undefined;
   #messagesBehind: () => bigint | undefined = () => undefined;
   readonly #outages = { database: 0, source: 0 };
   readonly #retries = { database: 0, source: 0 };
@@ -46,7 +42,7 @@ export class LoadStatus {
   }
 
   /** Where the database is; `blocks` and `events` were written since the last time. */
-  reached(reached: Reached | undefined, blocks: number, events: number): void {
+  reached(reached: BlockHead | undefined, blocks: number, events: number): void {
     this.#reached = reached;
     this.#blocks += blocks;
     this.#events += events;
@@ -105,7 +101,7 @@ export class LoadStatus {
   }
 
   get #age(): number {
-    return this.#reached === undefined ? 0 : Math.max(0, Date.now() / 1_000 - Number(this.#reached.blockTimeNs) / 1e9);
+    return this.#reached === undefined ? 0 : Math.max(0, Date.now() / 1_000 - Number(this.#reached.timeNs) / 1e9);
   }
 }
 

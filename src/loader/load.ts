@@ -32,7 +32,7 @@ import { type LoadProgress, type LoadSummary, ProgressMeter } from "./load-summa
 import { behindMsMax, outageMsMax, type RetryOptions, startRetries, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
 import { beatIntervalMs, Turn } from "./standby.js";
-import { TableSums } from "./table-sums.js";
+import { readSumsStart, TableSums } from "./table-sums.js";
 import { readTradeStart, TradeFold } from "./trade-fold.js";
 
 /** A transaction is committed when it has this many bytes of ledger entries, markets and market data … */
@@ -109,16 +109,45 @@ function endSoon(writer: Writer): void {
   setTimeout(() => writer.close(), stopMsMax).unref();
 }
 
-/** What a load goes on from. */
-interface LoaderStart {
-  readonly fold: BlockFold;
-  readonly ledger: LedgerTextWriter;
-  readonly sums: TableSums;
-  readonly history: HistoryFold | undefined;
-  readonly trades: TradeFold;
-  readonly progress: Progress | undefined;
-  /** The digest of the block that the progress names. */
-  readonly newestDigest: Uint8Array | undefined;
+/** Reads where the store is, in one snapshot. */
+async function readStart(connection: Connection, keepBooks: LoadOptions["keepBooks"]) {
+  const progress = await readProgress(connection);
+  const height = progress?.height ?? 0n;
+  const { orders, places } = await readBooks(connection);
+  const [accounts, classes] = [await readAccounts(connection), await readEntryClasses(connection)];
+  const position = await readLedgerEntries(connection, height);
+  const { markets: venueMarkets, levels } = await readVenueMarkets(connection);
+  const marks = await readBlockMarks(connection, height);
+  const entries = await readEntryText(connection, height, position);
+  const { text: root } = await readChainStart(connection);
+  const past = keepBooks === "off" ? undefined : await readHistoryStart(connection, progress, venueMarkets);
+  const isFirstPast = past?.gap !== undefined && past.pasts.length === 0;
+  return {
+    ...{ progress, position, orders, places, levels, venueMarkets, past },
+    chain: { root, marks, entries, accounts, classes },
+    notice: isFirstPast ? await describeFirstPast(connection, past.gap) : undefined,
+    trades: await readTradeStart(connection, progress),
+    sums: await readSumsStart(connection, marks[0]),
+  };
+}
+
+/**
+ * What a load goes on from. It is made after the transaction that read the store: of millions of accounts that takes
+ * longer than a server lets a transaction be silent.
+ */
+function loaderStart(store: Awaited<ReturnType<typeof readStart>>, { log, keepBooks, keepTrades }: LoadOptions) {
+  const { progress, position, venueMarkets, past, chain } = store;
+  const ledger = new LedgerTextWriter(chain.accounts, chain.classes);
+  const books = OrderBooks.restore(store.orders, store.places, store.levels);
+  const history = past && new HistoryFold(books, past, limitNs(keepBooks));
+  const trades = new TradeFold(store.trades, limitNs(keepTrades));
+  const fold = new BlockFold({
+    ...{ progress, position, books, ledger, venueMarkets, history, trades },
+    chain: new BlockChain(chain),
+    onNotice: (text) => log.warn(text),
+  });
+  const sums = new TableSums(store.sums);
+  return { fold, ledger, sums, history, trades, progress, newestDigest: chain.marks[0]?.digest };
 }
 
 class Loader {
@@ -136,7 +165,6 @@ class Loader {
   #nextBlockAt = 0;
   /** The one that is being read. */
   #source: Source | undefined;
-  #isWriting = false;
   /** The newest batch of which every statement was run: its transaction may be committed. */
   #complete: WholeBatch | undefined;
   /** When the figures of the past are due to be read again. */
@@ -149,7 +177,7 @@ class Loader {
     private readonly options: LoadOptions,
     /** Undefined: it takes no turns with other loaders. */
     private readonly turn: Turn | undefined,
-    private readonly from: LoaderStart,
+    private readonly from: ReturnType<typeof loaderStart>,
   ) {
     this.#retry = retryOptions(options);
     this.#progress = from.progress;
@@ -159,45 +187,11 @@ class Loader {
     this.#meter = new ProgressMeter(from.fold);
   }
 
-  /** Reads where the store is, in one snapshot. */
-  static start(writer: Writer, options: LoadOptions, turn: Turn | undefined): Promise<Loader> {
-    const read = () =>
-      writer.transaction(async (connection) => {
-        const progress = await readProgress(connection);
-        const { orders, places } = await readBooks(connection);
-        const [accounts, classes] = [await readAccounts(connection), await readEntryClasses(connection)];
-        const ledger = new LedgerTextWriter(accounts, classes);
-        const position = progress === undefined ? 0 : await readLedgerEntries(connection, progress.height);
-        const { markets: venueMarkets, levels } = await readVenueMarkets(connection);
-        const books = OrderBooks.restore(orders, places, levels);
-        const marks = progress === undefined ? [] : await readBlockMarks(connection, progress.height);
-        const entries = await readEntryText(connection, progress?.height ?? 0n, position);
-        const { text: root } = await readChainStart(connection);
-        const chain = new BlockChain({ root, marks, entries, accounts, classes });
-        const onNotice = (text: string) => options.log.warn(text);
-        const past =
-          options.keepBooks === "off" ? undefined : await readHistoryStart(connection, progress, venueMarkets);
-        if (past?.gap !== undefined && past.pasts.length === 0) {
-          options.log.info(await describeFirstPast(connection, past.gap));
-        }
-        const history = past && new HistoryFold(books, past, limitNs(options.keepBooks));
-        const trades = new TradeFold(await readTradeStart(connection, progress), limitNs(options.keepTrades));
-        const fold = new BlockFold({
-          progress,
-          position,
-          books,
-          ledger,
-          chain,
-          venueMarkets,
-          onNotice,
-          history,
-          trades,
-        });
-        const sums = await TableSums.read(connection, progress);
-        const from = { fold, ledger, sums, history, trades, progress, newestDigest: marks[0]?.digest };
-        return new Loader(writer, options, turn, from);
-      });
-    return withRetries(read, retryOptions(options));
+  static async start(writer: Writer, options: LoadOptions, turn: Turn | undefined): Promise<Loader> {
+    const read = () => writer.transaction((connection) => readStart(connection, options.keepBooks));
+    const store = await withRetries(read, retryOptions(options));
+    if (store.notice !== undefined) options.log.info(store.notice);
+    return new Loader(writer, options, turn, loaderStart(store, options));
   }
 
   async run(): Promise<LoadSummary> {
@@ -244,7 +238,7 @@ class Loader {
         }
         if (await this.#frames(splitter.frames(next.value))) return true;
         // Input that is known already, or a block without an end, is read for long without a transaction.
-        if (this.turn?.isDue === true && !this.#isWriting) await this.#showTurn(this.turn);
+        if (this.turn?.isDue === true && this.#writing === undefined) await this.#showTurn(this.turn);
         this.options.onProgress?.(() => this.#meter.progress);
       }
       return false;
@@ -334,9 +328,8 @@ class Loader {
 
   /** Writes the batch exactly once, however often that is tried. */
   async #write(batch: WholeBatch, events: number): Promise<void> {
-    this.#isWriting = true;
     this.#progress = await withRetries((attempt) => this.#attempt(batch, attempt > 0), this.#retry);
-    this.#isWriting = false;
+    this.#writing = undefined;
     this.turn?.wasShown();
     this.options.status?.reached(this.#progress, batch.blocks.size, events);
     this.#newestDigest = batch.blocks.get(batch.reached.height)?.digest ?? this.#newestDigest;

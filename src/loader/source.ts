@@ -80,7 +80,7 @@ export function streamSource(bytes: AsyncIterable<Uint8Array>, name: string): So
 async function* readChecked(path: string, size: number, options: FileSourceOptions): AsyncGenerator<Uint8Array> {
   if (await isCompressed(path)) {
     let read = 0;
-    const bytes = counted(Buffer.alloc(0), readFile(path, options), (more) => {
+    const bytes = counted(readFile(path, options), (more) => {
       read += more;
       options.onCheck?.(read / size);
     });
@@ -166,47 +166,46 @@ async function* readPipe(path: string, { follow, signal }: FileSourceOptions): A
 
 /** The plain bytes of a source: gzip is known by its first two bytes, whatever the name. */
 export async function* plainBytes(source: Source, onRead: (bytes: number) => void): AsyncGenerator<Uint8Array> {
-  const chunks = source.bytes[Symbol.asyncIterator]();
+  const chunks = counted(source.bytes, onRead);
   try {
     let head = Buffer.alloc(0);
     while (head.length < gzipMagic.length) {
       const next = await chunks.next();
       if (next.done === true) break;
-      onRead(next.value.length);
       head = Buffer.concat([head, next.value]);
     }
-    const rest = counted(head, chunks, onRead);
-    if (!head.subarray(0, gzipMagic.length).equals(gzipMagic)) yield* rest;
-    else if (!source.followed) yield* gunzip(rest, source.name);
+    const all = following(head, chunks);
+    if (!head.subarray(0, gzipMagic.length).equals(gzipMagic)) yield* all;
+    else if (!source.followed) yield* gunzip(all, source.name);
     else throw new RecordingError(`${source.name}: is compressed; only a plain recording can be followed`);
   } finally {
-    await chunks.return?.();
+    await chunks.return(undefined);
   }
 }
 
+async function* following(head: Uint8Array, rest: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  if (head.length > 0) yield head;
+  yield* rest;
+}
+
 async function* counted(
-  head: Uint8Array,
-  chunks: AsyncIterator<Uint8Array>,
+  chunks: AsyncIterable<Uint8Array>,
   onRead: (bytes: number) => void,
 ): AsyncGenerator<Uint8Array> {
-  if (head.length > 0) yield head;
-  for (let next = await chunks.next(); next.done !== true; next = await chunks.next()) {
-    onRead(next.value.length);
-    yield next.value;
+  for await (const chunk of chunks) {
+    onRead(chunk.length);
+    yield chunk;
   }
 }
 
 async function* gunzip(compressed: AsyncIterable<Uint8Array>, name: string): AsyncGenerator<Uint8Array> {
   const gunzipped = createGunzip({ chunkSize: readBytes });
   let bytes = 0;
-  const counted = async function* (): AsyncGenerator<Uint8Array> {
-    for await (const chunk of compressed) {
-      bytes += chunk.length;
-      yield chunk;
-    }
-  };
+  const fed = counted(compressed, (more) => {
+    bytes += more;
+  });
   // A failure of either is what the reader of `gunzipped` gets.
-  const feeding = pipeline(counted, gunzipped).catch(() => {});
+  const feeding = pipeline(fed, gunzipped).catch(() => {});
   try {
     for await (const chunk of gunzipped) yield chunk;
     // Node takes a zero for the end, and whatever comes behind it for padding.

@@ -78,7 +78,9 @@ export class Turn {
   async take(): Promise<void> {
     const found = this.#found;
     if (this.#isOurs || found === undefined) return;
-    const take = (connection: Connection) => takeTurn(connection, found, this.id);
+    // An earlier attempt may have been committed without a response.
+    const take = async (connection: Connection) =>
+      (await takeTurn(connection, found, this.id)) || (await readTurn(connection))?.loaderId === this.id;
     if (!(await withRetries(() => this.writer.transaction(take), this.retry))) throw new SecondWriterError();
     this.#isOurs = true;
     this.wasShown();
@@ -96,13 +98,13 @@ export class Turn {
    */
   async show(): Promise<void> {
     this.wasShown();
-    const isFine = async (connection: Connection): Promise<boolean> => {
+    const isFine = await this.#unlessAway(async (connection) => {
       if (this.#isOurs && (await beatTurn(connection, this.id))) return true;
       const now = await readTurn(connection);
       if (this.#isOurs) return now === undefined;
       return now?.loaderId === this.#found?.loaderId && now?.beat === this.#found?.beat;
-    };
-    await this.#whilePassing(isFine);
+    });
+    if (isFine === false) throw new SecondWriterError();
   }
 
   /**
@@ -111,15 +113,13 @@ export class Turn {
    */
   async release(): Promise<void> {
     this.wasShown();
-    await this.#whilePassing(async (connection) => {
+    const now = await this.#unlessAway(async (connection) => {
       await endTurn(connection, this.id);
-      const now = await readTurn(connection);
-      if (now === undefined) return true;
-      if (now.loaderId !== "") return false;
-      this.#found = now;
-      return true;
+      return await readTurn(connection);
     });
-    if (this.#found?.loaderId !== "") return;
+    if (now === undefined) return;
+    if (now.loaderId !== "") throw new SecondWriterError();
+    this.#found = now;
     this.#isOurs = false;
     this.#hasWaited = true;
     this.retry.log.warn("this loader has lost its source: any loader that can read on may take the turn");
@@ -130,14 +130,13 @@ export class Turn {
     await this.writer.transaction((connection) => endTurn(connection, this.id)).catch(() => {});
   }
 
-  /** While the database is away nothing is known; the next block, or the next call, tries again. */
-  async #whilePassing(isFine: (connection: Connection) => Promise<boolean>): Promise<void> {
+  /** Undefined while the database is away: nothing is known then. The next block, or the next call, tries again. */
+  async #unlessAway<T>(work: (connection: Connection) => Promise<T>): Promise<T | undefined> {
     try {
-      if (await this.writer.transaction(isFine)) return;
+      return await this.writer.transaction(work);
     } catch (error) {
-      if (isPassing(error)) return;
+      if (isPassing(error)) return undefined;
       throw error;
     }
-    throw new SecondWriterError();
   }
 }

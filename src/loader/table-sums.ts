@@ -1,4 +1,4 @@
-import { readBlockMarks } from "../store/block-table.js";
+import type { BlockMark } from "../store/block-table.js";
 import { bundleRows, signatureRows } from "../store/bundle-table.js";
 import type { Connection, Parameter } from "../store/connection/connection.js";
 import { depthRows, levelRows, liveOrderRows, venueMarketRows } from "../store/depth-table.js";
@@ -58,6 +58,39 @@ class TableSum {
   }
 }
 
+/** The rows of a store, and what its last loader wrote that they add up to. */
+interface SumsStart {
+  readonly rows: ReadonlyMap<string, Parameter[][]>;
+  readonly assets: Parameter[][];
+  readonly digests: ReadonlyMap<string, RowSum>;
+  readonly assetDigest: RowSum;
+  /** Whether the newest block has a digest. */
+  readonly isDigested: boolean;
+}
+
+/** Of an empty store. */
+export const noSums: SumsStart = {
+  rows: new Map(),
+  assets: [],
+  digests: new Map(),
+  assetDigest: noRows,
+  isDigested: false,
+};
+
+/** Reads where the loader goes on, in the snapshot of the progress. */
+export async function readSumsStart(connection: Connection, newest: BlockMark | undefined): Promise<SumsStart> {
+  const rows = new Map<string, Parameter[][]>();
+  for (const table of digestedTables) rows.set(table.table, await readRows(connection, table));
+  const ofHistory = await readTableDigests(connection, "history_digest");
+  return {
+    rows,
+    assets: await readRows(connection, assetRows),
+    digests: await readTableDigests(connection),
+    assetDigest: ofHistory.get(assetRows.table) ?? noRows,
+    isDigested: newest?.digest !== undefined,
+  };
+}
+
 /**
  * What the rows of each table add up to, kept as the loader changes them: about 200 bytes for each row of a book, an
  * order or a market.
@@ -72,28 +105,23 @@ export class TableSums {
   readonly #missing = new Set<string>();
   #applied: WholeBatch | undefined;
 
-  /** Those of the store as the last load left it; where only programs without digests have written, they begin anew. */
-  static async read(connection: Connection, progress: Progress | undefined): Promise<TableSums> {
-    const sums = new TableSums();
-    for (const table of digestedTables) {
-      const sum = sums.#table(table);
-      for (const values of await readRows(connection, table)) {
-        const key = sum.put(values);
-        if (table === levelRows && values[3] === 0n && values[4] === 0n) sums.#tombstones.add(key);
+  /** Goes on from the last load; where only programs without digests have written, the sums begin anew. */
+  constructor({ rows, assets, digests, assetDigest, isDigested }: SumsStart) {
+    for (const [name, table] of this.#tables) {
+      for (const values of rows.get(name) ?? []) {
+        const key = table.put(values);
+        if (name === levelRows.table && values[3] === 0n && values[4] === 0n) this.#tombstones.add(key);
       }
     }
-    for (const values of await readRows(connection, assetRows)) sums.#assets.put(values);
-    sums.#assets.sum = (await readTableDigests(connection, "history_digest")).get(assetRows.table) ?? noRows;
-    const [newest] = progress === undefined ? [] : await readBlockMarks(connection, progress.height);
-    const written = await readTableDigests(connection);
-    if (!hasTableDigests(written) && newest?.digest === undefined) return sums;
+    for (const values of assets) this.#assets.put(values);
+    this.#assets.sum = assetDigest;
+    if (!hasTableDigests(digests) && !isDigested) return;
     // Not what is there now: a row that was changed by others stays wrong.
-    for (const [name, table] of sums.#tables) {
-      const sum = written.get(name);
-      if (sum === undefined) sums.#missing.add(name);
+    for (const [name, table] of this.#tables) {
+      const sum = digests.get(name);
+      if (sum === undefined) this.#missing.add(name);
       else table.sum = sum;
     }
-    return sums;
   }
 
   /** What the tables add up to when a batch is written, by their names. The same batch counts once. */

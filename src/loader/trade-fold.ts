@@ -1,7 +1,5 @@
-import { fromBinary } from "@bufbuild/protobuf";
-import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { entriesPerBlockMax, entryId, firstIdOfBlock } from "../domain/block-position.js";
-import { addToCandle, type Candle, type CandleScale, type CandleTrade, candleIntervals } from "../domain/candle.js";
+import { addToCandle, type Candle, type CandleTrade, candleIntervals } from "../domain/candle.js";
 import { candleRows, readNewestCandles } from "../store/candle-table.js";
 import type { Connection } from "../store/connection/connection.js";
 import { type PastTradeRow, pastTradeRows, readHistorySequence } from "../store/history-table.js";
@@ -9,16 +7,7 @@ import { everythingKept, type OldestKept } from "../store/ledger-entry-table.js"
 import { type TradeRow, tradeRows } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
 import type { StatementGroup } from "../store/statement-group.js";
-import {
-  addRow,
-  noRows,
-  placeOf,
-  type RowSum,
-  readTableDigests,
-  rowHash,
-  subtractSum,
-} from "../store/table-digest-table.js";
-import type { TableRows } from "../store/table-rows.js";
+import { type RowSum, readTableDigests, sumOf } from "../store/table-digest-table.js";
 import {
   dropTrades,
   readCandlesOfTrades,
@@ -28,7 +17,8 @@ import {
   toTradeProgressRows,
   tradeProgressRows,
 } from "../store/trade-table.js";
-import { decimalsOf } from "./history-fold.js";
+import { type Decimals, readDecimals } from "./market-decimals.js";
+import { addRowTo, addTo, type PastSums, replaceRow, startSums } from "./past-sums.js";
 
 /**
  * Where trades that were carried over from blocks without trades lie in their block: their last positions, down from its
@@ -65,7 +55,7 @@ export interface TradeStart {
   /** The newest candles, in the order of their first trades. */
   readonly candles: readonly Candle[];
   /** Of the markets that are announced. */
-  readonly scales: ReadonlyMap<string, CandleScale>;
+  readonly scales: ReadonlyMap<string, Decimals>;
   readonly digests: ReadonlyMap<string, RowSum>;
   /** Whether no loader that keeps trades was here before. */
   readonly isFirst: boolean;
@@ -93,25 +83,18 @@ export async function readTradeStart(connection: Connection, store: Progress | u
   );
   const position = last?.id == null ? 0 : Number(last.id - firstIdOfBlock(height)) + 1;
   const isFirst = found === undefined && !digests.has(tradeProgressRows.table);
-  const start = { block: { height, position }, digests, isFirst, scales: await readScales(connection) };
+  const start = { block: { height, position }, digests, isFirst, scales: await readDecimals(connection) };
   const reached = found?.streamSequence ?? 0n;
   if (store === undefined || reached === store.streamSequence) {
     return { ...start, progress: found ?? noTrades.progress, lost: [], candles: await readNewestCandles(connection) };
   }
   // Blocks were loaded without their trades. The next one has a height of its own, and may have the same time.
-  const oldest = { height: height + 1n, timeNs: store.blockTimeNs + 1n };
+  const oldest = { height: height + 1n, timeNs: store.timeNs + 1n };
   // Before there was a progress of its own, the one of the past was that of trades.
   const after = found?.streamSequence ?? (await readHistorySequence(connection));
   const lost = await readLostTrades(connection, after);
   // Candles that go on would lack the trades in between.
   return { ...start, progress: { streamSequence: reached, oldest, oldestOfCandles: oldest }, lost, candles: [] };
-}
-
-async function readScales(connection: Connection): Promise<Map<string, CandleScale>> {
-  const bodies = await connection.query<{ marketId: string; body: Uint8Array }>(
-    "SELECT market_id AS marketId, body FROM market",
-  );
-  return new Map(bodies.map(({ marketId, body }) => [marketId, decimalsOf(fromBinary(MarketSchema, body))]));
 }
 
 /** The last trades of markets that came after an event. */
@@ -148,26 +131,24 @@ async function readLostTrades(connection: Connection, after: bigint): Promise<Pa
 export interface NewScale {
   readonly marketId: string;
   readonly trades: number;
-  readonly scale: CandleScale;
+  readonly scale: Decimals;
 }
 
 /** Of a market that was not announced yet. */
-const noScale: CandleScale = { priceDecimals: 0n, sizeDecimals: 0n };
+const noScale: Decimals = { priceDecimals: 0n, sizeDecimals: 0n };
 
 /** Numbers the trades of blocks, and folds them into candles, whether or not the past of books is kept. */
 export class TradeFold {
-  readonly #missing: readonly string[];
   #block: { readonly height: bigint; position: number };
   #progress: TradeProgress;
-  #sum: RowSum;
+  readonly #sums: PastSums;
   #trades: PastTradeRow[] = [];
-  readonly #scales: Map<string, CandleScale>;
+  readonly #scales: Map<string, Decimals>;
   /** The newest candle of each market and interval. */
   readonly #newest = new Map<string, Candle>();
   #candles = new Map<string, Candle>();
-  /** Of each market and interval the newest that was taken, and what all of those add up to. */
+  /** Of each market and interval the newest that was taken. */
   readonly #taken = new Map<string, Candle>();
-  #candleSum: RowSum;
   readonly #keepNs: bigint | undefined;
   readonly #old = new OldTrades();
 
@@ -176,11 +157,7 @@ export class TradeFold {
     this.#keepNs = keepNs;
     this.#block = { ...block };
     this.#progress = progress;
-    // Not what is there now: a row that was changed by others stays wrong.
-    this.#sum = digests.get(pastTradeRows.table) ?? noRows;
-    this.#candleSum = digests.get(candleRows.table) ?? noRows;
-    const tables = [pastTradeRows.table, tradeProgressRows.table, candleRows.table];
-    this.#missing = isFirst ? [] : tables.filter((table) => !digests.has(table));
+    this.#sums = startSums([pastTradeRows, tradeProgressRows, candleRows], digests, isFirst);
     this.#scales = new Map(scales);
     for (const candle of candles) {
       this.#newest.set(keyOf(candle), candle);
@@ -220,12 +197,8 @@ export class TradeFold {
     this.#trades = [];
     this.#candles = new Map();
     this.#progress = { ...this.#progress, streamSequence };
-    const sums = new Map([
-      [pastTradeRows.table, this.#sum],
-      [candleRows.table, this.#candleSum],
-      [tradeProgressRows.table, sumOf(tradeProgressRows, toTradeProgressRows(this.#progress))],
-    ]);
-    for (const missing of this.#missing) sums.delete(missing);
+    const sums = new Map(this.#sums);
+    setProgress(sums, this.#progress);
     return { trades, candles, progress: this.#progress, sums };
   }
 
@@ -258,29 +231,22 @@ export class TradeFold {
     if (oldest.height > batch.progress.oldest.height) {
       this.#progress = { ...batch.progress, oldest };
       batch.progress = this.#progress;
-      this.#replace(batch, tradeProgressRows.table, sumOf(tradeProgressRows, toTradeProgressRows(this.#progress)));
+      setProgress(batch.sums, this.#progress);
     }
-    const sum = sumOf(pastTradeRows, trades);
-    const candleSum = sumOf(candleRows, candles);
-    // Of trades, this one has those of later blocks already.
-    this.#sum = subtractSum(this.#sum, sum);
-    this.#candleSum = subtractSum(this.#candleSum, candleSum);
-    this.#replace(batch, pastTradeRows.table, subtractSum(batch.sums.get(pastTradeRows.table) ?? noRows, sum));
-    this.#replace(batch, candleRows.table, this.#candleSum);
+    const sum = sumOf(pastTradeRows, trades.map(pastTradeRows.values));
+    const candleSum = sumOf(candleRows, candles.map(candleRows.values));
+    // The sums here have the trades of later blocks already.
+    for (const sums of [this.#sums, batch.sums]) {
+      addTo(sums, pastTradeRows, sum, -1n);
+      addTo(sums, candleRows, candleSum, -1n);
+    }
     return ids;
-  }
-
-  /** A digest that is missing stays missing. */
-  #replace({ sums }: TradeBatch, table: string, sum: RowSum): void {
-    if (sums.has(table)) sums.set(table, sum);
   }
 
   /** Candles of a market and interval come in their order. */
   #sumUp(candle: Candle): void {
-    const hashOf = (one: Candle) => rowHash(candleRows.table, candleRows.values(one));
     const before = this.#taken.get(keyOf(candle));
-    if (before?.firstTrade === candle.firstTrade) this.#candleSum = addRow(this.#candleSum, hashOf(before), 0n, -1n);
-    this.#candleSum = addRow(this.#candleSum, hashOf(candle), 0n);
+    replaceRow(this.#sums, candleRows, before?.firstTrade === candle.firstTrade ? before : undefined, candle);
     this.#taken.set(keyOf(candle), candle);
   }
 
@@ -297,7 +263,7 @@ export class TradeFold {
 
   #add(row: PastTradeRow): void {
     this.#trades.push(row);
-    this.#sum = addRow(this.#sum, rowHash(pastTradeRows.table, pastTradeRows.values(row)), 0n);
+    addRowTo(this.#sums, pastTradeRows, row);
   }
 }
 
@@ -359,10 +325,10 @@ class OldTrades {
   }
 }
 
-function sumOf<R>(table: TableRows<R>, rows: readonly R[]): RowSum {
-  return rows.map(table.values).reduce((sum, values) => {
-    return addRow(sum, rowHash(table.table, values), placeOf(table, values));
-  }, noRows);
+/** The sum of both rows of the progress. */
+function setProgress(sums: PastSums, progress: TradeProgress): void {
+  const { table, values } = tradeProgressRows;
+  if (sums.has(table)) sums.set(table, sumOf(tradeProgressRows, toTradeProgressRows(progress).map(values)));
 }
 
 function keyOf({ marketId, periodSeconds }: Pick<Candle, "marketId" | "periodSeconds">): string {

@@ -14,16 +14,7 @@ import { type BookSide, sides } from "../domain/price-ladder.js";
 import { scaleDecimal } from "../domain/scaled-decimal.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
 import { checksumOf } from "./book-checksum.js";
-import {
-  checkId,
-  checkTexts,
-  decimalsMax,
-  fieldError,
-  isQuantity,
-  isUint64,
-  requireId,
-  shown,
-} from "./field-checks.js";
+import { checkTexts, decimalsMax, fieldError, isQuantity, isUint64, requireId, shown } from "./field-checks.js";
 import { RecordingError } from "./recording-error.js";
 
 /**
@@ -177,9 +168,8 @@ export class VenueMarkets {
   /** The trade that clients are told of; one without an id gets that of its event. @throws RecordingError */
   trade({ marketId, id, price, size, aggressor }: VenueTrade, eventId: string): Trade {
     const market = this.#require("trade", marketId);
-    checkId("trade.id", id);
     return create(TradeSchema, {
-      id: id || eventId,
+      id: requireId("trade.id", id || eventId),
       marketId,
       price: scaledPrice("trade.price", price, market),
       size: scaledSize("trade.size", size, market),

@@ -64,7 +64,7 @@ export class ConnectionDistributor {
     // The same number may wait for their refusal.
     this.#waitingMax = connectionsMax - 2 * this.#refusalsMax;
     this.#sendRefusal = refuse;
-    // Half open, like the worker's sockets: a client may end its side after its request.
+    // Half open: a client that ends its side at once hears from the worker, or why it was refused.
     this.#server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (socket) => this.#accept(socket));
   }
 

@@ -8,6 +8,7 @@ export function listenError(error: unknown, where: string, flag = "--listen"): u
     EADDRINUSE: `something else listens there; stop it, or choose another with ${flag}`,
     EACCES: `this user may not listen there; choose a port above 1023 with ${flag}`,
     EADDRNOTAVAIL: `this machine has no such address; choose another with ${flag}`,
+    EAFNOSUPPORT: `this machine has no IPv6; choose an IPv4 address, as 0.0.0.0, with ${flag}`,
     ENOTFOUND: `no such host; choose another with ${flag}`,
   };
   const hint = hints[(error as NodeJS.ErrnoException).code ?? ""];

@@ -194,9 +194,11 @@ export class Primary {
     log.info("replacing the workers one by one");
     try {
       this.#restartMs = workerRestartMs;
+      let [generation, dead] = [0, 0];
       while (!this.#draining) {
-        // First those that have died: what they died of may be corrected now.
-        const isDead = this.#cancelRestart();
+        if (generation !== this.#generation) [generation, dead] = [this.#generation, this.#restarts.size];
+        // First those that had died: what they died of may be corrected now. One that dies later waits as always.
+        const isDead = dead-- > 0 && this.#cancelRestart();
         const old = isDead ? undefined : this.#oldest();
         if (!isDead && old === undefined) break;
         await this.#replace(old);
@@ -273,8 +275,8 @@ export class Primary {
     };
   }
 
-  /** Starts a worker that is not replaced when it fails. @throws OperatorError if it does not become ready */
-  #startOnTrial(from: WorkerStart, inTime: boolean): Promise<void> {
+  /** Starts a worker that is not replaced when it fails. @throws Error if it cannot start, or does not become ready */
+  async #startOnTrial(from: WorkerStart, inTime: boolean): Promise<void> {
     const worker = this.#fork(from);
     return new Promise((resolve, reject) => {
       const settle = (): void => {
@@ -302,6 +304,7 @@ export class Primary {
     });
   }
 
+  /** @throws Error if the system cannot start a process */
   #fork(start: WorkerStart): WorkerProcess {
     const worker = new WorkerProcess(start, this.#options.flags ?? [], {
       message: (from, message) => this.#hear(from, message),
@@ -360,7 +363,8 @@ export class Primary {
   }
 
   #serving(worker: WorkerProcess, state: ReadinessState): void {
-    if (this.#draining || worker.hasEnded) return;
+    // It may have come to serve just before it heard that it is to end.
+    if (this.#draining || worker.hasEnded || this.#dismissed.has(worker)) return;
     this.#states.set(worker, state);
     this.#connections.add(worker);
     this.#starts.get(worker)?.done();
@@ -393,19 +397,32 @@ export class Primary {
   #restart(worker: WorkerProcess, how: string): void {
     const ageMs = performance.now() - worker.startedAtMs;
     if (ageMs > workerYouthMs) this.#restartMs = workerRestartMs;
-    const pauseMs = Math.max(0, this.#restartMs - ageMs);
-    this.#restartMs = Math.min(this.#restartMs * 2, workerRestartMsMax);
+    const pauseMs = Math.max(0, this.#nextRestartMs() - ageMs);
     this.#options.log.error({ worker: worker.pid, how, pauseMs }, "a worker died; starting another");
     // The one that is on trial takes its place.
     if (worker !== this.#replacing) this.#startLater(pauseMs);
+  }
+
+  /** The time between starts of a worker, which the next one doubles. */
+  #nextRestartMs(): number {
+    const restartMs = this.#restartMs;
+    this.#restartMs = Math.min(restartMs * 2, workerRestartMsMax);
+    return restartMs;
   }
 
   /** Starts a worker from what was last seen to work; from the newest build if that one's is gone. */
   #startLater(pauseMs: number): void {
     const restart = setTimeout(() => {
       this.#restarts.delete(restart);
-      const { program } = this.#options;
-      this.#fork(existsSync(this.#proven.program) ? this.#proven : { ...this.#proven, program });
+      const { program, log } = this.#options;
+      try {
+        this.#fork(existsSync(this.#proven.program) ? this.#proven : { ...this.#proven, program });
+      } catch (err) {
+        // The system has no memory for a process, or Node's own program is being replaced.
+        const nextMs = this.#nextRestartMs();
+        log.error({ err, pauseMs: nextMs }, "a worker could not be started; trying again");
+        this.#startLater(nextMs);
+      }
     }, pauseMs);
     this.#restarts.add(restart);
   }

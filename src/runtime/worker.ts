@@ -139,9 +139,10 @@ class RunningWorker {
     });
   }
 
+  /** Nothing while it starts, so that nobody waits for it. */
   async #sendMetrics(id: number): Promise<void> {
-    const reading = await this.#service?.metrics();
-    if (reading !== undefined) await say({ kind: "metrics_read", id, reading });
+    const reading = (await this.#service?.metrics()) ?? [];
+    await say({ kind: "metrics_read", id, reading });
   }
 
   async #drain(): Promise<void> {

@@ -1,4 +1,5 @@
 import type { BundlePlace } from "../domain/cursor.js";
+import { groupBy } from "../domain/group-by.js";
 import { findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { asText } from "./connection/column.js";
@@ -173,14 +174,10 @@ async function readSignatures(reader: Reader, bundles: readonly BundleColumns[])
        FROM node_signature WHERE signature_id IN (?))`,
     [bundles.map(({ signatureId }) => signatureId)],
   );
-  const signaturesOf = new Map<string, string[]>();
-  for (const { signatureId, signature } of rows) {
-    if (signatureId === null || signature === null) continue;
-    const known = signaturesOf.get(signatureId);
-    if (known === undefined) signaturesOf.set(signatureId, [signature]);
-    else known.push(signature);
+  const signaturesOf = new Map<string | null, string[]>();
+  for (const [id, group] of groupBy(rows, ({ signatureId }) => signatureId)) {
+    signaturesOf.set(id, group.flatMap(({ signature }) => signature ?? []).sort());
   }
-  for (const signatures of signaturesOf.values()) signatures.sort();
   return { place: notePlace(reader, rows), signaturesOf };
 }
 

@@ -1,5 +1,7 @@
+import type { BookLevel } from "../domain/order-book.js";
 import type { Connection } from "./connection/connection.js";
 import { readInSnapshot } from "./database.js";
+import type { DepthRow as StoredDepthRow } from "./depth-table.js";
 import {
   type AssetRow,
   assetRows,
@@ -9,46 +11,23 @@ import {
   type TradeRow,
   tradeRows,
 } from "./market-table.js";
-
-/** The progress of the loader. */
-export interface Progress {
-  /** The store's random id; empty if it has none yet. Another id means another store. */
-  readonly storeId: string;
-  readonly chainId: string;
-  /** The stream sequence number of the last `end_block` that was applied. */
-  readonly streamSequence: bigint;
-  readonly height: bigint;
-  readonly timeNs: bigint;
-  /** Tombstones of price levels with a `changedSequence` up to this may have been pruned. */
-  readonly prunedSequence: bigint;
-}
+import { progressSql, type StoreProgress } from "./progress-table.js";
 
 /** The depth state of a market. */
-export interface DepthRow {
-  readonly marketId: string;
-  readonly sequenceNumber: bigint;
-  /** Of the last published update; 0 if there is none. */
-  readonly publishedSequenceNumber: bigint;
-  readonly changedSequence: bigint;
+export interface DepthRow extends StoredDepthRow {
   /** 1: the venue's next snapshot is needed before the book is right again. Null: no venue's market. */
   readonly stale?: number | null;
 }
 
 /** A price level; volume 0 and no orders: it vanished. */
-export interface LevelRow {
-  readonly marketId: string;
-  /** `vega.Side`: 1 buy, 2 sell. */
-  readonly side: number;
-  readonly price: string;
-  readonly volume: bigint;
-  readonly numberOfOrders: bigint;
+export interface LevelRow extends BookLevel {
   /** Of the block that last changed it, if it is one of a whole book. */
   readonly changedSequence?: bigint;
 }
 
 /** Rows newer than a place, or all rows, of one snapshot. */
 export interface Changes {
-  readonly progress: Progress;
+  readonly progress: StoreProgress;
   readonly markets: readonly KeptWhole[];
   readonly marketData: readonly KeptWhole[];
   readonly assets: readonly AssetRow[];
@@ -62,17 +41,12 @@ export interface Changes {
 }
 
 /** The place up to which a reader has read. */
-export type Place = Pick<Progress, "storeId" | "chainId" | "streamSequence">;
+export type Place = Pick<StoreProgress, "storeId" | "chainId" | "streamSequence">;
 
 /** Whether two places are of the same chain in the same store, so that their sequence numbers are comparable. */
 export function isSameStore(a: Place, b: Place): boolean {
   return a.storeId === b.storeId && a.chainId === b.chainId;
 }
-
-const progressSql = `
-  SELECT store_id AS storeId, chain_id AS chainId, stream_sequence AS streamSequence, height, block_time_ns AS timeNs,
-    pruned_sequence AS prunedSequence
-  FROM progress WHERE id = 1`;
 
 const depthsSql = `
   SELECT market_id AS marketId, sequence_number AS sequenceNumber,
@@ -80,12 +54,6 @@ const depthsSql = `
   FROM market_depth LEFT JOIN venue_market USING (market_id)`;
 
 const levelColumns = "market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders";
-
-/** A cheap query for one row by its key. Undefined: nothing was ever loaded. */
-export async function readProgress(connection: Connection): Promise<Progress | undefined> {
-  const [row] = await connection.query<Progress>(progressSql);
-  return row;
-}
 
 /**
  * Rows newer than a place, in one snapshot. All rows for a new reader, after a change of store, and for a reader so far
@@ -100,14 +68,14 @@ export async function readChanges(connection: Connection, place: Place | undefin
   return readSnapshot(connection, undefined);
 }
 
-function leadsOn(progress: Progress, place: Place): boolean {
+function leadsOn(progress: StoreProgress, place: Place): boolean {
   return isSameStore(progress, place) && progress.prunedSequence <= place.streamSequence;
 }
 
 async function readSnapshot(connection: Connection, since: bigint | undefined): Promise<Changes | undefined> {
   const newer = `changed_sequence > ${since ?? 0n}`;
   const [[progress], markets, marketData, assets, depths, levels, trades, [last]] = await readInSnapshot<
-    [Progress, KeptWhole, KeptWhole, AssetRow, DepthRow, LevelRow, TradeRow, { id: bigint | null }]
+    [StoreProgress, KeptWhole, KeptWhole, AssetRow, DepthRow, LevelRow, TradeRow, { id: bigint | null }]
   >(
     connection,
     progressSql,

@@ -235,10 +235,14 @@ export async function readBegin(
     ...(after === undefined ? [] : [`AND first_sequence > ${after}`]),
     ...(before === undefined ? [] : [`AND first_sequence < ${before}`]),
   ];
+  // Each is one lookup. With state IN (…), servers read all segments up to the first with one of them.
+  const end = last ? "MAX" : "MIN";
+  const ofState = `SELECT ${end}(first_sequence) AS first FROM book_segment WHERE market_id = ? ${bounds.join(" ")}`;
+  const ends = states.map((state) => `${ofState} AND state = ${state}`);
   const [row] = await reader.query<SegmentBegin>(
-    `SELECT ${beginColumns} FROM book_segment WHERE market_id = ? ${bounds.join(" ")} AND state IN (${states.join(", ")})
-     ORDER BY first_sequence${last ? " DESC" : ""} LIMIT 1`,
-    [marketId],
+    `SELECT ${beginColumns} FROM book_segment
+     WHERE market_id = ? AND first_sequence = (SELECT ${end}(first) FROM (${ends.join(" UNION ALL ")}) AS ends)`,
+    [marketId, ...states.map(() => marketId)],
   );
   return row;
 }
@@ -260,15 +264,21 @@ export async function readOldestBegins(reader: Reader, marketIds: readonly strin
   return rows.map(({ oldestDigest, ...begin }) => ({ ...begin, isAnnouncement: oldestDigest === "" }));
 }
 
-/** The oldest books of markets, of all or of these: where the first segment begins that has one. */
+/**
+ * The oldest books of markets, of all or of these: where the first segment begins that has one. Each market's segments
+ * are read up to that one. With the GROUP BY, servers do not merge the subquery into the join, and in this order they look
+ * its rows up. MySQL reads in the order of the key only where its first column is named too. Otherwise all are read.
+ */
 export async function readOldestBooks(reader: Reader, marketIds: readonly string[]): Promise<SegmentBegin[]> {
-  const only = marketIds.length === 0 ? "" : "AND market_id IN (?)";
+  const only = marketIds.length === 0 ? "" : "WHERE h.market_id IN (?)";
   const states = [segmentStates.continued, segmentStates.whole].join(", ");
   return reader.query<SegmentBegin>(
-    `SELECT ${beginColumns} FROM book_segment JOIN
-       (SELECT market_id, MIN(first_sequence) AS first_sequence FROM book_segment
-        WHERE state IN (${states}) ${only} GROUP BY market_id) AS oldest
-     USING (market_id, first_sequence)`,
+    `SELECT STRAIGHT_JOIN ${beginColumns} FROM
+       (SELECT h.market_id AS market_id, (SELECT s.first_sequence FROM book_segment AS s
+          WHERE s.market_id = h.market_id AND s.state IN (${states})
+          ORDER BY s.market_id, s.first_sequence LIMIT 1) AS first_sequence
+        FROM book_history AS h ${only} GROUP BY h.market_id) AS oldest
+     JOIN book_segment USING (market_id, first_sequence)`,
     marketIds.length === 0 ? [] : [marketIds],
   );
 }

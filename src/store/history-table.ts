@@ -182,8 +182,7 @@ export interface StoredPast {
   readonly newestDigest: Uint8Array;
   /** The updates of the newest segment, in order. */
   readonly changes: readonly BookChangeRow[];
-  /** When the oldest segment begins, and the one after it, if there is one. */
-  readonly oldestTimeNs: bigint;
+  /** When the segment after the oldest begins, if there is one. */
   readonly secondTimeNs: bigint | undefined;
 }
 
@@ -194,13 +193,13 @@ export interface StoredPast {
 export async function readPasts(connection: Pick<Connection, "query">): Promise<StoredPast[]> {
   const histories = await readBookHistories(connection);
   const newest = new Map((await readNewestSegments(connection)).map((row) => [row.marketId, row]));
-  const times = await connection.query<{ marketId: string; oldest: bigint; second: bigint | null }>(
-    `SELECT market_id AS marketId, time_ns AS oldest, (
+  const oldest = await connection.query<{ marketId: string; second: bigint | null }>(
+    `SELECT market_id AS marketId, (
        SELECT s.time_ns FROM book_segment AS s WHERE s.market_id = book_segment.market_id
          AND s.first_sequence > book_segment.first_sequence ORDER BY s.first_sequence LIMIT 1) AS second
      FROM book_segment JOIN book_history USING (market_id) WHERE first_sequence = oldest_sequence`,
   );
-  const timesOf = new Map(times.map((row) => [row.marketId, row]));
+  const secondTimes = new Map(oldest.map(({ marketId, second }) => [marketId, second]));
   const changes = groupBy(await readBookChanges(connection), ({ marketId }) => marketId);
   const pasts: StoredPast[] = [];
   for (const history of histories) {
@@ -210,13 +209,11 @@ export async function readPasts(connection: Pick<Connection, "query">): Promise<
       segment === undefined
         ? await readOpenSegment(connection, history)
         : { newest: segment, newestDigest: history.newestDigest };
-    const time = timesOf.get(marketId);
-    if (start === undefined || time === undefined) {
+    const second = secondTimes.get(marketId);
+    if (start === undefined || second === undefined) {
       throw new MalformedHistoryError(`a segment of market ${marketId} is missing`);
     }
-    const { oldest: oldestTimeNs, second } = time;
-    const secondTimeNs = second ?? undefined;
-    pasts.push({ history, ...start, changes: changes.get(marketId) ?? [], oldestTimeNs, secondTimeNs });
+    pasts.push({ history, ...start, changes: changes.get(marketId) ?? [], secondTimeNs: second ?? undefined });
   }
   return pasts;
 }
@@ -333,6 +330,13 @@ export async function readHistorySequence(connection: Pick<Connection, "query">)
   );
   return row?.sequence ?? 0n;
 }
+
+/** Those of the books' past of which the loader keeps a row in `history_digest`. Segments have digests of their own. */
+export const digestedPast: readonly Pick<TableRows<never>, "table" | "columns">[] = [
+  bookHistoryRows,
+  historySequenceRows,
+  bookChangeRows,
+];
 
 /** Every table of the books' past. */
 const bookTables = [segmentRows, segmentPartRows, bookChangeRows, bookHistoryRows];

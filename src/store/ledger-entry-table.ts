@@ -5,7 +5,7 @@ import { asText } from "./connection/column.js";
 import type { Connection } from "./connection/connection.js";
 import { groupConcatBytesMax } from "./connection/driver-options.js";
 import type { StatementRunner } from "./statement-group.js";
-import { addRow, noRows, readTableDigests, rowHash, writeTableDigests } from "./table-digest-table.js";
+import { addSum, noRows, readTableDigests, sumOf, writeTableDigests } from "./table-digest-table.js";
 import { loadRows, type RowText, readRows, type TableRows, writeRows } from "./table-rows.js";
 
 /** Rows of one INSERT if LOAD DATA LOCAL is refused. */
@@ -142,8 +142,8 @@ export async function moveOldestKept(connection: Connection, oldest: OldestKept)
   const { table } = retentionRows;
   let sum = (await readTableDigests(connection)).get(table) ?? noRows;
   // Not what the rows add up to: a row that was changed by others stays wrong.
-  for (const row of await readRows(connection, retentionRows)) sum = addRow(sum, rowHash(table, row), 0n, -1n);
-  sum = addRow(sum, rowHash(table, retentionRows.values(oldest)), 0n);
+  sum = addSum(sum, sumOf(retentionRows, await readRows(connection, retentionRows)), -1n);
+  sum = addSum(sum, sumOf(retentionRows, [retentionRows.values(oldest)]));
   await writeRows(connection, retentionRows, [oldest]);
   await writeTableDigests(connection, new Map([[table, sum]]));
 }

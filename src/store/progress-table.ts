@@ -10,9 +10,15 @@ export interface Progress {
   /** Of the last end_block that was applied, or of the last protocol upgrade. */
   readonly streamSequence: bigint;
   readonly height: bigint;
-  readonly blockTimeNs: bigint;
-  /** Tombstones with a changed_sequence up to this were pruned. */
+  readonly timeNs: bigint;
+  /** Tombstones of price levels with a `changedSequence` up to this may have been pruned. */
   readonly prunedSequence: bigint;
+}
+
+/** The progress, and the name of the store. */
+export interface StoreProgress extends Progress {
+  /** The store's random id; empty if it has none yet. Another id means another store. */
+  readonly storeId: string;
 }
 
 /** Another process has written since this one last read the progress. */
@@ -38,7 +44,7 @@ export const progressRows: TableRows<Progress> = {
   table: "progress",
   columns: ["id", "chain_id", "stream_sequence", "height", "block_time_ns", "pruned_sequence"],
   keyColumns: 1,
-  values: (row) => [1, row.chainId, row.streamSequence, row.height, row.blockTimeNs, row.prunedSequence],
+  values: (row) => [1, row.chainId, row.streamSequence, row.height, row.timeNs, row.prunedSequence],
 };
 
 /** Whose turn it is to load, and a count that moves while that loader lives. */
@@ -80,13 +86,14 @@ export async function endTurn(connection: Connection, loaderId: string): Promise
   await connection.run("UPDATE progress SET loader_id = '' WHERE id = 1 AND loader_id = ?", [loaderId]);
 }
 
-/** Undefined: nothing was loaded yet. */
-export async function readProgress(connection: Connection): Promise<Progress | undefined> {
-  const [row] = await connection.query<Progress>(
-    `SELECT chain_id AS chainId, stream_sequence AS streamSequence, height, block_time_ns AS blockTimeNs,
-       pruned_sequence AS prunedSequence
-     FROM progress WHERE id = 1`,
-  );
+export const progressSql = `
+  SELECT store_id AS storeId, chain_id AS chainId, stream_sequence AS streamSequence, height, block_time_ns AS timeNs,
+    pruned_sequence AS prunedSequence
+  FROM progress WHERE id = 1`;
+
+/** A cheap query for one row by its key. Undefined: nothing was loaded yet. */
+export async function readProgress(connection: Connection): Promise<StoreProgress | undefined> {
+  const [row] = await connection.query<StoreProgress>(progressSql);
   return row;
 }
 
@@ -112,7 +119,7 @@ export async function advanceProgress(
   after: Omit<Progress, "prunedSequence">,
   { loaderId, newestDigest, keepsPast }: ProgressWriter,
 ): Promise<void> {
-  const values = [after.chainId, after.streamSequence, after.height, after.blockTimeNs];
+  const values = [after.chainId, after.streamSequence, after.height, after.timeNs];
   const past = keepsPast ? [after.streamSequence] : [];
   const { affectedRows } =
     before === undefined
@@ -151,7 +158,7 @@ export async function nameStore(connection: Connection): Promise<void> {
 }
 
 /** Reads and locks the progress until the transaction ends. Call it before any other read in the transaction. */
-export async function lockProgress(connection: Connection): Promise<Progress | undefined> {
+export async function lockProgress(connection: Connection): Promise<StoreProgress | undefined> {
   await connection.query("SELECT id FROM progress WHERE id = 1 FOR UPDATE");
   return readProgress(connection);
 }

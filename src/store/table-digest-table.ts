@@ -37,13 +37,21 @@ export function addRow({ rows, sum, placeSum }: RowSum, hashed: bigint, place: b
   };
 }
 
-/** The sum of the rows that are not among those of `other`. */
-export function subtractSum(one: RowSum, other: RowSum): RowSum {
+/** The sum of the rows of both, or with `times` -1 of those that are not among the rows of `other`. */
+export function addSum(one: RowSum, other: RowSum, times: 1n | -1n = 1n): RowSum {
   return {
-    rows: one.rows - other.rows,
-    sum: positive(one.sum - other.sum),
-    placeSum: positive(one.placeSum - other.placeSum),
+    rows: one.rows + times * other.rows,
+    sum: positive(one.sum + times * other.sum),
+    placeSum: positive(one.placeSum + times * other.placeSum),
   };
+}
+
+/** What rows of a table add up to. */
+export function sumOf(
+  table: Pick<TableRows<never>, "table" | "columns">,
+  rows: readonly (readonly Parameter[])[],
+): RowSum {
+  return rows.reduce((sum, values) => addRow(sum, rowHash(table.table, values), placeOf(table, values)), noRows);
 }
 
 /** The place of the one row by which two sums differ; undefined: there is none, or they differ by more than that. */

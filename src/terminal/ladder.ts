@@ -100,7 +100,10 @@ class Table {
     for (const { sum } of rows) if (sum > largest) largest = sum;
     this.#largest = largest;
     const texts = [headings, ...rows.map((row) => textsOf(row, places))];
-    const widths = headings.map((_, index) => Math.max(...texts.map((row) => row[index]?.length ?? 0)));
+    // Not with Math.max of all: a call takes only so many arguments, and a book has any number of levels.
+    const widths = headings.map((_, index) =>
+      texts.reduce((width, row) => Math.max(width, row[index]?.length ?? 0), 0),
+    );
     while (widths.length > 1 && widthOf(widths) > columns) widths.pop();
     this.#widths = widths;
     this.headings = this.#join(headings);

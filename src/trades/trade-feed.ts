@@ -2,6 +2,7 @@ import { ObserveTradesResponseSchema } from "../../gen/datanode/api/v2/trading_d
 import { firstIdOfBlock, positionBits } from "../domain/block-position.js";
 import { always } from "../domain/date-range.js";
 import { Failure } from "../domain/failure.js";
+import { type Call, sharedCall } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import { type FeedOwner, type FeedReader, type FeedSource, Retry } from "../live/feed.js";
 import { tradeMessage } from "../live/live-market.js";
@@ -103,7 +104,8 @@ export class TradeFollower {
     const bound = this.newest;
     const { height } = this.#state.progress;
     const before = this.#reached;
-    const found = await this.read(before, bound, this.#tradesMax, this.#seenHeight).catch((error: unknown) => {
+    const seenHeight = this.#seenHeight;
+    const found = await this.read(before, bound, this.#tradesMax, { seenHeight }).catch((error: unknown) => {
       if (isNotKept(error)) this.#beginAnew();
       throw error;
     });
@@ -118,13 +120,18 @@ export class TradeFollower {
   }
 
   /**
-   * Trades behind an id, in order. Of blocks up to `seenHeight` there are none.
+   * Trades behind an id, in order. Of blocks up to `seenHeight` there are none. With a call, in the turns of its client.
    * @throws Failure `failed_precondition` if they are not kept
    */
-  read(after: bigint, upTo: bigint, rowsMax: number, seenHeight = heightSeen(after)): Promise<PastTradeRow[]> {
+  read(
+    after: bigint,
+    upTo: bigint,
+    rowsMax: number,
+    { seenHeight = heightSeen(after), call }: { readonly seenHeight?: bigint; readonly call?: Call } = {},
+  ): Promise<PastTradeRow[]> {
     const { storeId, streamSequence } = this.#state.progress;
     const place = { storeId, streamSequence };
-    return this.#database.lease({ class: "history", call: undefined, place }, async (reader: Reader) => {
+    return this.#database.lease({ class: "history", call, place }, async (reader: Reader) => {
       const trades = await reader.query<PastTradeRow>(
         `${pastTradeRows.select} WHERE id > ${after} AND id <= ${upTo} AND ${reader.holds} ORDER BY id LIMIT ${rowsMax}`,
       );
@@ -225,7 +232,8 @@ export class TradeFeed implements FeedSource<Schema> {
     if (this.#reading.has(place)) return;
     this.#reading.set(place, waiting);
     const bound = this.#follower.reached;
-    this.#follower.read(place, bound, tradesPerRead).then(
+    const call = sharedCall(reader.clientAddress);
+    this.#follower.read(place, bound, tradesPerRead, { call }).then(
       (trades) => {
         this.#past.set(place, { messages: this.#messagesOf(trades, bound), waiting });
         const [oldest = place] = this.#past.keys();

@@ -1,5 +1,5 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
-import type { TimeRange } from "../domain/date-range.js";
+import { always, type TimeRange } from "../domain/date-range.js";
 import { Failure, unavailable, worded } from "../domain/failure.js";
 import { type BranchCursor, type BranchKey, kWayMerge } from "../domain/k-way-merge.js";
 import { cursorName, type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
@@ -62,8 +62,10 @@ export async function readTradeExtent(
   { startNs, endNs }: TimeRange,
   startField = "date_range.start_timestamp",
 ): Promise<TradeExtent> {
-  const heightAt = (timeNs = 0n) =>
-    `(SELECT height FROM block WHERE time_ns >= ${timeNs} ORDER BY time_ns, height LIMIT 1)`;
+  const heightAt = (timeNs: bigint | undefined) =>
+    timeNs === undefined
+      ? "NULL"
+      : `(SELECT height FROM block WHERE time_ns >= ${timeNs} ORDER BY time_ns, height LIMIT 1)`;
   const [row] = await reader.query<{
     place: string | null;
     trades: string | null;
@@ -71,7 +73,7 @@ export async function readTradeExtent(
     endHeight: bigint | null;
   }>(
     `SELECT ${placeSql} AS place, ${tradeProgressSql} AS trades,
-       ${heightAt(startNs)} AS startHeight, ${endNs === undefined ? "NULL" : heightAt(endNs)} AS endHeight`,
+       ${heightAt(startNs)} AS startHeight, ${heightAt(endNs)} AS endHeight`,
   );
   const newest = parsePlace(row?.place ?? null);
   reader.found(newest);
@@ -103,11 +105,7 @@ export async function readKept<T>(
   for (let attempt = 1; attempt <= keptAttemptsMax; attempt++) {
     const extent = await readTradeExtent(reader, time);
     const found = await read(extent);
-    const [row] = await reader.query<{ place: string | null; trades: string | null }>(
-      `SELECT ${placeSql} AS place, ${tradeProgressSql} AS trades`,
-    );
-    reader.found(parsePlace(row?.place ?? null));
-    const { oldest } = parseTradeProgress(row?.trades) ?? allKept;
+    const { oldest } = await readTradeExtent(reader, always);
     if (oldest.height === extent.oldest.height) return found;
   }
   throw unavailable("old trades are being dropped faster than they are read; try again", "SERVER_BUSY", retryAfterMs);

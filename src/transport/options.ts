@@ -88,6 +88,13 @@ export const defaultTransportLimits = {
   /** Concurrent HTTP/2 streams of one connection. */
   http2StreamsPerConnectionMax: 1_000,
   /**
+   * Open HTTP/2 streams of all connections, whatever they carry, and those of one client address; beyond it they are
+   * refused, and safe to retry. A response that nobody reads keeps its stream open for {@link stalledReaderMs}. At least
+   * twice `streamsMax` and `streamsPerAddressMax`; one address has no limit where its streams of messages have none.
+   */
+  http2StreamsMax: 40_000,
+  http2StreamsPerAddressMax: 10_000,
+  /**
    * Header fields of a client's open streams on one HTTP/2 connection together; beyond it, streams are reset. A field that
    * was sent before takes a byte on the wire, and some hundred in memory. Those that cost nothing are always allowed.
    */

@@ -107,7 +107,7 @@ export class StreamGuard {
     const before = performance.now() - stalledReaderMs;
     const ended = new Map<string, number>();
     for (const stream of this.#open) {
-      if (!stream.stalledSince(before)) continue;
+      if (stream.ended || !stream.stalledSince(before)) continue;
       this.stalled++;
       ended.set(stream.clientAddress, (ended.get(stream.clientAddress) ?? 0) + 1);
       const message = `nothing of this stream was read for ${stalledReaderMs} ms; open it again`;

@@ -1,5 +1,5 @@
+import { add, type Integer } from "../domain/exact-integer.js";
 import type { Accounts } from "./accounts.js";
-import { type Amount, add, isSame } from "./amount.js";
 
 /**
  * Checks the balances that entries state: each must follow from the previous one and the quantity. The external account
@@ -7,19 +7,19 @@ import { type Amount, add, isSame } from "./amount.js";
  */
 export class Balances {
   /** The last stated balance of each account; undefined: none yet. */
-  #stated: (Amount | undefined)[] = [];
+  #stated: (Integer | undefined)[] = [];
   readonly #appeared = new Map<string, bigint>();
 
   constructor(private readonly accounts: Accounts) {}
 
   /** The effect of an entry on one account. @returns the error of the stated balance; undefined if it is right */
-  leg(account: number, change: Amount, stated: Amount): bigint | undefined {
+  leg(account: number, change: Integer, stated: Integer): bigint | undefined {
     const before = this.#stated[account];
     this.#stated[account] = stated;
     if (before === undefined) return undefined;
     const expected = add(before, change);
-    if (isSame(expected, stated)) return undefined;
-    if (this.accounts.isExternal(account) && isSame(stated, 0)) return undefined;
+    if (expected === stated) return undefined;
+    if (this.accounts.isExternal(account) && stated === 0) return undefined;
     const difference = BigInt(stated) - BigInt(expected);
     const asset = this.accounts.assetOf(account);
     this.#appeared.set(asset, (this.#appeared.get(asset) ?? 0n) + difference);

@@ -5,7 +5,7 @@ import { candleRows, readNewestCandles } from "../store/candle-table.js";
 import type { Connection } from "../store/connection/connection.js";
 import { pastTradeRows } from "../store/history-table.js";
 import { tradeRows } from "../store/market-table.js";
-import { addRow, noRows, type RowSum, readTableDigests, rowHash } from "../store/table-digest-table.js";
+import { addSum, noRows, type RowSum, readTableDigests, sumOf } from "../store/table-digest-table.js";
 import { readTradeProgress, tradeProgressRows } from "../store/trade-table.js";
 import type { Findings } from "./findings.js";
 
@@ -30,14 +30,14 @@ export async function readTradeSnapshot(connection: Connection): Promise<TradeSn
   const kept = await readTradeProgress(connection);
   const digests = await readTableDigests(connection, "history_digest");
   const isKept = kept !== undefined || digests.has(tradeProgressRows.table);
-  const sumOf = (table: string) => digests.get(table) ?? (isKept ? undefined : noRows);
+  const written = (table: string) => digests.get(table) ?? (isKept ? undefined : noRows);
   const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");
   return {
     newest: await readNewestCandles(connection),
     firstTrade: firstIdOfBlock(kept?.oldest.height ?? 0n),
     lastTrade: last?.id ?? 0n,
-    tradeSum: sumOf(pastTradeRows.table),
-    candleSum: sumOf(candleRows.table),
+    tradeSum: written(pastTradeRows.table),
+    candleSum: written(candleRows.table),
     isPruned: kept !== undefined && kept.oldest.height > kept.oldestOfCandles.height,
   };
 }
@@ -182,7 +182,7 @@ class SeriesCheck {
 }
 
 function addCandle(sum: RowSum, candle: Candle): RowSum {
-  return addRow(sum, rowHash(candleRows.table, candleRows.values(candle)), 0n);
+  return addSum(sum, sumOf(candleRows, [candleRows.values(candle)]));
 }
 
 interface SeriesRange {
@@ -201,6 +201,29 @@ async function* readCandles(
   newest: readonly Candle[],
 ): AsyncGenerator<Candle> {
   const current = newest.filter((one) => one.marketId === marketId && one.periodSeconds === seconds);
+  for await (const rows of readSeries(connection, marketId, seconds)) {
+    for (const row of rows) {
+      if (row.firstTrade > lastTrade) continue;
+      const then = current.find((one) => one.startNs === row.startNs && one.firstTrade === row.firstTrade) ?? row;
+      all.sum = addCandle(all.sum, then);
+      yield then;
+    }
+  }
+}
+
+/** What all candles add up to. */
+export async function sumCandles(connection: Connection): Promise<RowSum> {
+  let sum = noRows;
+  for (const marketId of await readMarketIds(connection)) {
+    for (const { seconds } of candleIntervals) {
+      for await (const rows of readSeries(connection, marketId, seconds)) sum = rows.reduce(addCandle, sum);
+    }
+  }
+  return sum;
+}
+
+/** The rows of a market and interval, in order and in parts. */
+async function* readSeries(connection: Connection, marketId: string, seconds: number): AsyncGenerator<Candle[]> {
   let after = { startNs: -1n, firstTrade: 0n };
   for (;;) {
     const rows = await connection.query<Candle>(
@@ -209,12 +232,7 @@ async function* readCandles(
        ORDER BY start_ns, first_trade LIMIT ${rowsPerQuery}`,
       [marketId],
     );
-    for (const row of rows) {
-      if (row.firstTrade > lastTrade) continue;
-      const then = current.find((one) => one.startNs === row.startNs && one.firstTrade === row.firstTrade) ?? row;
-      all.sum = addCandle(all.sum, then);
-      yield then;
-    }
+    yield rows;
     const end = rows.at(-1);
     if (end === undefined || rows.length < rowsPerQuery) return;
     after = end;

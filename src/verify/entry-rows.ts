@@ -1,4 +1,4 @@
-import { type Amount, digitsOfNumber } from "./amount.js";
+import { type Integer, safeDigits, toInteger } from "../domain/exact-integer.js";
 
 const tab = 0x09;
 const minus = 0x2d;
@@ -28,9 +28,9 @@ export class EntryRows {
   to = 0;
   classId = 0;
   transferType = 0;
-  quantity: Amount = 0;
-  fromBalance: Amount = 0;
-  toBalance: Amount = 0;
+  quantity: Integer = 0;
+  fromBalance: Integer = 0;
+  toBalance: Integer = 0;
   /** Rows so far. */
   count = 0;
   readonly #text: Buffer;
@@ -114,11 +114,11 @@ export class EntryRows {
     return this.#text[start] === minus ? -this.#digits(start + 1, stop) : this.#digits(start, stop);
   }
 
-  #amount(): Amount {
+  #amount(): Integer {
     const start = this.#at;
     const stop = this.#column();
-    if (stop - start <= digitsOfNumber) return this.#digits(start, stop);
+    if (stop - start <= safeDigits) return this.#digits(start, stop);
     const text = this.#text.toString("latin1", start, stop);
-    return /^[0-9]+$/.test(text) ? BigInt(text) : -1n;
+    return /^[0-9]+$/.test(text) ? toInteger(BigInt(text)) : -1;
   }
 }

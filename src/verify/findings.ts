@@ -1,6 +1,9 @@
 /** The maximum number of findings that are described; all are counted. */
 export const findingsListedMax = 100;
 
+/** The maximum number of stray rows of one kind that are named. */
+export const straysNamedMax = 10;
+
 /** A difference between the database and what the loader wrote, or an impossible value. */
 export interface Finding {
   readonly table: string;

@@ -18,6 +18,7 @@ import {
   type BookHistoryRow,
   bookChangeRows,
   bookHistoryRows,
+  digestedPast,
   firstChangesPart,
   fromParts,
   historySequenceRows,
@@ -36,24 +37,21 @@ import {
 import { assetRows } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
 import {
-  addRow,
+  addSum,
   noRows,
   type RowSum,
   readTableDigests,
-  rowHash,
+  sumOf,
   writeTableDigests,
 } from "../store/table-digest-table.js";
 import { readInOrder, readRows, type TableRows, writeRows } from "../store/table-rows.js";
 import { tradeProgressRows } from "../store/trade-table.js";
-import { checkCandles, checkTradesNow, readTradeSnapshot, type TradeSnapshot } from "./candle-check.js";
-import { Findings } from "./findings.js";
-import { type Books, compare, sumOf } from "./table-check.js";
+import { checkCandles, checkTradesNow, readTradeSnapshot, sumCandles, type TradeSnapshot } from "./candle-check.js";
+import { Findings, straysNamedMax } from "./findings.js";
+import { type Books, compare } from "./table-check.js";
 
 const segmentsPerQuery = 100;
 const tradesPerQuery = 10_000;
-
-/** Strays of one kind that are named. */
-const straysNamedMax = 10;
 
 /** The past as it was in one snapshot. What is sealed does not change later, but the oldest of it may go. */
 export interface PastSnapshot {
@@ -74,7 +72,7 @@ export async function checkPastNow(
   const digests = await readTableDigests(connection, "history_digest");
   // Without any asset there was no reason to write it.
   const writtenAssets = digests.get(assetRows.table) ?? noRows;
-  const pastTables = [bookHistoryRows, bookChangeRows, historySequenceRows].map(({ table }) => table);
+  const pastTables = digestedPast.map(({ table }) => table);
   const isKept = historySequence > 0n || pastTables.some((table) => digests.has(table));
   const histories = await readBookHistories(connection);
   const changes = await readBookChanges(connection);
@@ -190,7 +188,7 @@ export async function checkTrades(
 async function sumTrades(connection: Connection, lastTrade: bigint): Promise<RowSum> {
   let sum = noRows;
   for await (const rows of readInOrder<Row>(connection, pastTradeRows, tradesPerQuery, 0n, lastTrade)) {
-    for (const row of rows) sum = addRow(sum, rowHash(pastTradeRows.table, Object.values(row)), 0n);
+    sum = addSum(sum, sumOf(pastTradeRows, rows.map(Object.values)));
   }
   return sum;
 }
@@ -341,14 +339,15 @@ export async function renewPast(
   write: (statements: (connection: Connection) => Promise<void>) => Promise<void>,
 ): Promise<void> {
   const sums = new Map<string, RowSum>();
-  for (const table of [assetRows, tradeProgressRows, candleRows]) {
+  for (const table of [assetRows, tradeProgressRows]) {
     sums.set(table.table, sumOf(table, await readRows(connection, table)));
   }
+  sums.set(candleRows.table, await sumCandles(connection));
   const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");
   sums.set(pastTradeRows.table, await sumTrades(connection, last?.id ?? 0n));
   if ((await readHistorySequence(connection)) > 0n) {
     await renewSegments(connection, write);
-    for (const table of [bookHistoryRows, bookChangeRows, historySequenceRows]) {
+    for (const table of digestedPast) {
       sums.set(table.table, sumOf(table, await readRows(connection, table)));
     }
   }

@@ -6,7 +6,6 @@ import { depthRows, levelRows, liveOrderRows, venueMarketRows } from "../store/d
 import { retentionRows } from "../store/ledger-entry-table.js";
 import { type Progress, progressRows } from "../store/progress-table.js";
 import {
-  addRow,
   type DigestTable,
   digestedTables,
   hasTableDigests,
@@ -15,9 +14,9 @@ import {
   placeOfDifference,
   type RowSum,
   readTableDigests,
-  rowHash,
+  sumOf,
 } from "../store/table-digest-table.js";
-import { readRows, type TableRows } from "../store/table-rows.js";
+import { readRows } from "../store/table-rows.js";
 import type { Findings } from "./findings.js";
 
 /** A bundle's signatures come before or after it. A bundle without any after this time is a finding. */
@@ -29,14 +28,6 @@ export interface TableCheckOptions {
   /** Whether the newest block has a digest. Otherwise the tables may have none either. */
   readonly isDigested: boolean;
   readonly findings: Findings;
-}
-
-/** What the rows of a table add up to. */
-export function sumOf(
-  table: Pick<TableRows<never>, "table" | "columns">,
-  rows: readonly (readonly Parameter[])[],
-): RowSum {
-  return rows.reduce((sum, values) => addRow(sum, rowHash(table.table, values), placeOf(table, values)), noRows);
 }
 
 /** Compares the changing tables with their sums, books with orders, and bundles with signatures. @returns the books */
@@ -151,11 +142,11 @@ function checkBooks(tables: ReadonlyMap<string, Parameter[][]>, findings: Findin
   }
 }
 
-async function checkBundles(connection: Connection, { blockTimeNs }: Progress, findings: Findings): Promise<void> {
+async function checkBundles(connection: Connection, { timeNs }: Progress, findings: Findings): Promise<void> {
   const unsigned = await connection.query<{ id: string }>(
     `SELECT signature_id AS id FROM signer_removed_bundle AS b WHERE time_ns < ?
        AND NOT EXISTS (SELECT 1 FROM node_signature AS s WHERE s.signature_id = b.signature_id)`,
-    [blockTimeNs - signatureWaitNs],
+    [timeNs - signatureWaitNs],
   );
   for (const { id } of unsigned) findings.add("signer_removed_bundle", undefined, `bundle ${id} has no signature`);
   // If the database had lost one, its sum would be another.

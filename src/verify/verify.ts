@@ -12,13 +12,10 @@ import { digestedTables, readChainStart } from "../store/table-digest-table.js";
 import { tradeProgressRows } from "../store/trade-table.js";
 import { Accounts } from "./accounts.js";
 import { BlockRows, type UndigestedBlocks } from "./block-rows.js";
-import { Findings } from "./findings.js";
+import { Findings, straysNamedMax } from "./findings.js";
 import { checkPast, checkPastNow, checkTrades, type PastSnapshot } from "./history-check.js";
 import { LedgerCheck, type LedgerProgress } from "./ledger-check.js";
 import { type Books, checkTables } from "./table-check.js";
-
-/** The maximum number of stray rows of one kind that are named. */
-const straysNamedMax = 10;
 
 /** The result of a verification. */
 export interface VerifyReport {

@@ -192,7 +192,7 @@ describe("versions", () => {
     for (const [name, request] of hot) expect(ask(name, request), name).toBe(ask(name, request));
     const before = hot.map(([name, request]) => ask(name, request));
     await fixture.add({ quiet: ["busy"], data: ["also-busy"] });
-    await expect.poll(() => live.state().place.streamSequence).toBe(fixture.network.progress.streamSequence);
+    await expect.poll(() => live.state().progress.streamSequence).toBe(fixture.network.progress.streamSequence);
     const changed = hot.map(
       ([name, request], i) =>
         (ask(name, request) as EncodedResponse).version !== (before[i] as EncodedResponse).version,

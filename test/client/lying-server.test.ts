@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fromBinary, type MessageInitShape } from "@bufbuild/protobuf";
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import {
   createMarketdClient,
@@ -13,19 +13,25 @@ import {
 } from "../../clients/typescript/src/index.js";
 import {
   GetLatestMarketDepthResponseSchema,
-  GetMarketRequestSchema,
   GetMarketResponseSchema,
   ListLatestMarketDataResponseSchema,
   ListLedgerEntriesResponseSchema,
+  ListMarketsResponseSchema,
   ListTradesResponseSchema,
   ObserveMarketsDepthUpdatesResponseSchema,
   ObserveTradesResponseSchema,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
-import { GetMarketDepthAtResponseSchema } from "../../gen/marketd/history/v1/market_history_pb.js";
+import {
+  GetMarketDepthAtResponseSchema,
+  MarketHistoryState,
+  ReplayMarketsDepthResponseSchema,
+} from "../../gen/marketd/history/v1/market_history_pb.js";
 import type { MarketSchema } from "../../gen/vega/markets_pb.js";
+import { type ChangeCount, changeRows } from "../../src/client/change-rows.js";
 import { RecentTrades } from "../../src/client/recent-trades.js";
 import { openServer } from "../../src/client/server.js";
+import { type TradeCount, tradeRows } from "../../src/client/trade-rows.js";
 import { firstIdOfBlock } from "../../src/domain/block-position.js";
 import { encodePositionCursor } from "../../src/domain/cursor.js";
 import { textWidth } from "../../src/terminal/text-width.js";
@@ -117,6 +123,139 @@ it("the newest trades have each once where blocks have one time, and go on behin
   await vi.waitFor(() => expect([streams, ids()]).toEqual([2, ["c", "b", "a"]]), { timeout: 20_000 });
   stop.abort();
   await following;
+});
+
+it("a stream of trades is closed where the list of those before it fails", async () => {
+  let [opened, open] = [0, 0];
+  const opens = stream(ObserveTradesResponseSchema, [{ trades: [] }]);
+  server.lies.set("/ObserveTrades", (response, request) => {
+    [opened, open] = [opened + 1, open + 1];
+    response.once("close", () => {
+      open--;
+    });
+    opens(response, request);
+  });
+  server.lies.set("/ListTrades", failure(503, "unavailable", "the database cannot be reached; try again"));
+  const recent = new RecentTrades(openServer(server.url), "m");
+  const stop = new AbortController();
+  const following = recent.follow(() => ({ decimalPlaces: 0n, positionDecimalPlaces: 0n }), stop.signal);
+  await vi.waitFor(() => expect(opened).toBeGreaterThan(3), { timeout: 20_000 });
+  expect(open).toBeLessThan(2);
+  stop.abort();
+  await following;
+});
+
+it("a gap counts once in a file of changes, however often a stream that was resumed tells of it", async () => {
+  const [stale, whole] = [MarketHistoryState.STALE, MarketHistoryState.WHOLE].map((state) => ({
+    marketId: "m",
+    state,
+  }));
+  const at = (height: bigint) => ({ block: { height, timestamp: height, streamSequence: height }, resumeToken: "t" });
+  const unknown = { status: [stale ?? {}], ...at(1n) };
+  const book = { marketId: "m", buy: [{ price: "5", volume: 1n, numberOfOrders: 1n }], sequenceNumber: 7n };
+  const error = Buffer.from(JSON.stringify({ error: { code: "unavailable", message: "gone" } }));
+  let streams = 0;
+  server.lies.set("/ReplayMarketsDepth", (response, request) => {
+    if (streams++ === 0) {
+      stream(ReplayMarketsDepthResponseSchema, [unknown])(response, request);
+      response.end(envelope(2, error));
+    } else {
+      const rest = [unknown, { status: [whole ?? {}], update: [book], ...at(2n) }];
+      stream(ReplayMarketsDepthResponseSchema, rest, {})(response, request);
+    }
+  });
+  const count: ChangeCount = { rows: 0, blocks: 0, gaps: 0 };
+  const patience = { giveUpMs: 60_000, signal: new AbortController().signal, onFailure: () => {} };
+  const subject = { marketId: "m", from: undefined, until: 10n, newest: undefined };
+  let csv = "";
+  for await (const piece of changeRows(openServer(server.url), subject, count, patience)) csv += piece;
+  expect([streams, csv.trimEnd().split("\n").length]).toEqual([2, 2]);
+  expect(count).toEqual({ rows: 1, blocks: 1, gaps: 1 });
+});
+
+/** Changes of a book of so many levels, of which a file can be made. */
+function changesOf(levels: number) {
+  const buy = Array.from({ length: levels }, (_, n) => ({ price: String(n + 1), volume: 1n, numberOfOrders: 1n }));
+  const status = [{ marketId: "m", state: MarketHistoryState.WHOLE }];
+  const block = { height: 9n, timestamp: 9n, streamSequence: 9n };
+  return { status, update: [{ marketId: "m", buy, sequenceNumber: 7n }], block, resumeToken: "t" };
+}
+
+it("a file of changes waits for a server that lacks the block that another one had", async () => {
+  const beyond = Buffer.from(JSON.stringify({ error: { code: "out_of_range", message: "that is beyond" } }));
+  let streams = 0;
+  server.lies.set("/ReplayMarketsDepth", (response, request) => {
+    const isBehind = ++streams < 3;
+    stream(
+      ReplayMarketsDepthResponseSchema,
+      isBehind ? [] : [changesOf(1)],
+      isBehind ? undefined : {},
+    )(response, request);
+    if (isBehind) response.end(envelope(2, beyond));
+  });
+  const told: string[] = [];
+  const patience = {
+    giveUpMs: 60_000,
+    signal: new AbortController().signal,
+    onFailure: (reason: string) => told.push(reason),
+  };
+  const subject = { marketId: "m", from: undefined, until: 10n, newest: { height: 9n, timeNs: 9n } };
+  const count: ChangeCount = { rows: 0, blocks: 0, gaps: 0 };
+  for await (const _ of changeRows(openServer(server.url), subject, count, patience));
+  expect([streams, told, count.rows]).toEqual([3, ["that is beyond", "that is beyond"], 1]);
+  // Nobody had a block so late.
+  streams = 0;
+  const late = changeRows(openServer(server.url), { ...subject, until: 11n }, count, patience);
+  await expect(late.next()).rejects.toThrow("that is beyond");
+  expect(streams).toBe(1);
+});
+
+it("a file of changes that is given up closes its stream", async () => {
+  let isOpen = false;
+  server.lies.set("/ReplayMarketsDepth", (response, request) => {
+    isOpen = true;
+    response.once("close", () => {
+      isOpen = false;
+    });
+    stream(ReplayMarketsDepthResponseSchema, [changesOf(3_000)])(response, request);
+  });
+  const count: ChangeCount = { rows: 0, blocks: 0, gaps: 0 };
+  const patience = { giveUpMs: 60_000, signal: new AbortController().signal, onFailure: () => {} };
+  const subject = { marketId: "m", from: undefined, until: 10n, newest: undefined };
+  const rows = changeRows(openServer(server.url), subject, count, patience);
+  expect((await rows.next()).done).toBe(false);
+  expect(isOpen).toBe(true);
+  await rows.return(undefined);
+  await vi.waitFor(() => expect(isOpen).toBe(false), { timeout: 5_000 });
+});
+
+it.each(["SIGINT", "SIGTERM"] as const)("watch --once ends with 130 by %s before there is a book", async (signal) => {
+  server.lies.set("/GetMarket", () => {});
+  const { child, ending } = startMarketd(["watch", "m", "--once", "--server", server.url], { cwd });
+  await vi.waitFor(() => expect(server.requests).toBe(1), { timeout: 20_000 });
+  child.kill(signal);
+  const { code, out, error } = await ending;
+  expect([code, String(out), error]).toEqual([130, "", "marketd: interrupted\n"]);
+});
+
+it("a file of trades is not ended by a server that lacks a block that another one had", async () => {
+  const [time, newest] = [45n, { height: 5n, timeNs: 50n }];
+  const node = { id: "t", marketId: "m", price: "5", size: 1n, timestamp: time };
+  const edges = [{ node, cursor: encodePositionCursor("trades", firstIdOfBlock(5n)) }];
+  server.lies.set("/ListTrades", (response, request) => {
+    const isLate = server.requests > 1;
+    response.setHeader("x-block-height", isLate ? "5" : "4").setHeader("x-block-timestamp", isLate ? "50" : "40");
+    unary(ListTradesResponseSchema, () => ({ trades: { edges: isLate ? edges : [] } }))(response, request);
+  });
+  const count: TradeCount = { rows: 0 };
+  const failures: string[] = [];
+  const onFailure = (reason: string) => failures.push(reason);
+  const patience = { giveUpMs: 60_000, signal: new AbortController().signal, onFailure };
+  const subject = { marketId: "m", from: undefined, until: 51n, newest };
+  const pieces: string[] = [];
+  for await (const piece of tradeRows(openServer(server.url), subject, count, patience)) pieces.push(piece);
+  expect([count.rows, failures]).toEqual([1, ["the server is behind another one"]]);
+  expect(pieces.join("")).toContain("\n1970-01-01T00:00:00.000000045Z,5,0,t,5,1,");
 });
 
 describe("what never ends", () => {
@@ -287,30 +426,19 @@ describe("what is printed", () => {
   });
 
   it("candidates for a name that several markets have, with their ids", async () => {
-    const markets = ["one", "two", `three${evil}`];
-    const listed = { marketsData: markets.map((market) => ({ market })) };
+    const ids = ["one", `three${evil}`, "two"];
+    const edges = ids.map((id) => ({ node: { id, tradableInstrument: { instrument } } }));
+    server.lies.set("/GetMarket", failure(404, "not_found", "unknown"));
     server.lies.set(
-      "/ListLatestMarketData",
-      unary(ListLatestMarketDataResponseSchema, () => listed),
+      "/ListMarkets",
+      unary(ListMarketsResponseSchema, () => ({ markets: { edges } })),
     );
-    server.lies.set("/ObserveMarketsDepthUpdates", stream(ObserveMarketsDepthUpdatesResponseSchema, [{}]));
-    server.lies.set("/GetMarket", (response, request) => {
-      const parts: Buffer[] = [];
-      request.on("data", (part: Buffer) => parts.push(part));
-      request.on("end", () => {
-        const { marketId: id } = fromBinary(GetMarketRequestSchema, Buffer.concat(parts));
-        if (!markets.includes(id)) return failure(404, "not_found", "unknown")(response, request);
-        unary(GetMarketResponseSchema, () => ({ market: { id, tradableInstrument: { instrument } } }))(
-          response,
-          request,
-        );
-      });
-    });
     const { code, error } = await run("watch", evil);
     expect(code).toBe(2);
     expect(error).toMatch(
       /^marketd: 3 markets are called "\ufffd.*"; give the id of one: "one" \(.*, "three.*, "two" \(.*\n$/,
     );
     expect(error).not.toMatch(controls);
+    expect(server.requests).toBe(2);
   });
 });

@@ -91,6 +91,15 @@ describe("a file that grows by slices", () => {
     expect(readdirSync(folder)).toEqual(["file"]);
   });
 
+  it("says so when another export has given it its name", async () => {
+    const [mine, theirs] = [await PartFile.create(path()), await PartFile.create(path())];
+    await theirs.finish(join(folder, "whole"), true);
+    await expect(mine.finish(join(folder, "whole"), true)).rejects.toThrow(
+      /file is gone: another export to .*whole has/,
+    );
+    for (const part of [mine, theirs]) await part.close();
+  });
+
   it("replaces another file only if it may", async () => {
     writeFileSync(join(folder, "whole"), "theirs");
     const part = await PartFile.create(path());

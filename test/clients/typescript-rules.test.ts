@@ -161,19 +161,22 @@ function clientOf(service: Partial<ServiceImpl<typeof TradingDataService>>) {
   return createMarketdClient(createRouterTransport(({ service: add }) => void add(TradingDataService, service)));
 }
 
-test("a response that does not begin ends a call without a limit of its own, and no stream", async () => {
+test("a response that does not begin, or not end, ends a call without a limit of its own, and no stream", async () => {
   const silent = createServer(() => {});
   const closing = createTcpServer((socket) => void socket.on("error", () => {}).destroy());
+  const half = createServer((_, response) => void response.writeHead(200, { "Content-Length": "9" }).write("half"));
   const urls: string[] = [];
-  for (const server of [silent, closing]) {
+  for (const server of [silent, closing, half]) {
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
     urls.push(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
   }
-  const [silentUrl = "", closingUrl = ""] = urls;
+  const [silentUrl = "", closingUrl = "", halfUrl = ""] = urls;
   const bounded = boundedFetch(1_000, 200);
   const of = (headers: Record<string, string>) => bounded(silentUrl, { method: "POST", body: "", headers });
-  await expect(of({ "Content-Type": "application/proto" })).rejects.toThrow("there is no response after 0.2 s");
+  await expect(of({ "Content-Type": "application/proto" })).rejects.toThrow("there is no whole response after 0.2 s");
+  const started = await bounded(halfUrl, { method: "POST", body: "" });
+  await expect(started.arrayBuffer()).rejects.toThrow("there is no whole response after 0.2 s");
   // Node 20 loses it; later ones say at once that the connection ended.
   await expect(bounded(closingUrl, { method: "POST", body: "" })).rejects.toThrow();
   const unlimited = [
@@ -181,8 +184,10 @@ test("a response that does not begin ends a call without a limit of its own, and
     of({ "Content-Type": "application/proto", "Connect-Timeout-Ms": "60000" }),
   ].map((response) => response.catch(() => "ended"));
   await expect(Promise.race([...unlimited, sleep(600, "still open")])).resolves.toBe("still open");
-  silent.closeAllConnections();
-  silent.close();
+  for (const server of [silent, half]) {
+    server.closeAllConnections();
+    server.close();
+  }
   closing.close();
 });
 

@@ -17,13 +17,18 @@ afterEach(async () => {
   for (const close of openings.splice(0).reverse()) await close();
 });
 
-async function serve(): Promise<{ service: WorkersProcess; url: string }> {
+async function start(): Promise<WorkersProcess> {
   const fixture = await MarketFixture.create();
   openings.push(() => fixture.drop());
   await fixture.add({ announce: ["a"], levels: [{ marketId: "a", side: 1, price: "7", volume: 3n }] });
   const args = ["--database-url", fixture.url, "--listen", "127.0.0.1:0", "--workers", "2"];
   const service = new WorkersProcess([...args, "--drain-ms", String(drainMs)]);
   openings.push(() => service.destroy());
+  return service;
+}
+
+async function serve(): Promise<{ service: WorkersProcess; url: string }> {
+  const service = await start();
   return { service, url: await service.ready() };
 }
 
@@ -75,6 +80,17 @@ describe.each(waysToStop)("$name", ({ signal, to }) => {
     }
     expect(() => process.kill(-service.pid, 0)).toThrow("ESRCH");
     expect(await statusOf(`${url}/readyz`)).toBe(0);
+  });
+});
+
+describe.each(["SIGINT", "SIGTERM"] as const)("%s to all processes before the workers hear signals", (signal) => {
+  it("ends the command with 0", async () => {
+    const service = await start();
+    while (service.workers().length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    const ending = await service.stop(signal, "group");
+    expect([ending.code, ending.signal]).toEqual([0, null]);
+    expect(ending.printed).not.toContain("before it could serve");
+    expect(() => process.kill(-service.pid, 0)).toThrow("ESRCH");
   });
 });
 

@@ -194,9 +194,54 @@ describe.skipIf(chromium === undefined)("accounts in the explorer", () => {
     await page.click("#account-form button");
     await expect.poll(textOf("#account-form [role=alert]"), patience).toContain('"1706527000" is no time');
     await page.fill('#account-form [name="dateRange.endTimestamp"]', "2024-01-29 11:15");
+    for (const text of ["1900-01-01", "9999-01-01"]) {
+      await page.fill('#account-form [name="dateRange.startTimestamp"]', text);
+      await page.click("#account-form button");
+      const alert = `"${text}" is out of range: times are from 1970-01-01 to 2262-04-11 23:47:16.854775807`;
+      await expect.poll(textOf("#account-form [role=alert]"), patience).toBe(alert);
+      expect(await page.inputValue('#account-form [name="dateRange.startTimestamp"]')).toBe(text);
+    }
+    await page.fill('#account-form [name="dateRange.startTimestamp"]', "1970-01-01");
+    await page.click("#account-form button");
+    await expect
+      .poll(rowsOf("#balances"), patience)
+      .toContainEqual(["together", "0.00000000 BTC", ...together.slice(1)]);
+    expect(await page.inputValue('#account-form [name="dateRange.startTimestamp"]')).toBe("1970-01-01 00:00");
+    expect(await textOf("#balances th:nth-child(2)")()).toBe("Before 1970-01-01 00:00");
     await page.fill('#account-form [name="dateRange.startTimestamp"]', "2024-01-29 11:16");
     await page.click("#account-form button");
     await expect.poll(textOf("#account-form [role=alert]"), patience).toBe("From is after Before");
+  });
+
+  test("what the external account moved is not missing from the sums", async () => {
+    await show("#/account?filter.partyIds=network&filter.assetId=btc&dateRange.startTimestamp=2024-01-29");
+    const deposited = "1\u202f080.00000000";
+    await expect.poll(rowsOf("#moved"), patience).toEqual([
+      ["deposit", "32", "0.00000000", deposited, "0.00000000"],
+      ["together", "32", "0.00000000 BTC", `${deposited} BTC`, "0.00000000 BTC"],
+    ]);
+  });
+
+  test("a link names an asset by its symbol, before the names of assets are there", async () => {
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const { page: other } = await world.open("#/signers");
+    await other.route(/api\/v2\/assets/, (route) => held.then(() => route.continue()));
+    const symbols = ["?filter.partyIds=bob&filter.assetId=BTC", "?filter.toAccountFilter.assetId=BTC"];
+    for (const [view, table] of [
+      [`#/account${symbols[0]}`, "#balances"],
+      [`#/ledger${symbols[1]}`, "#entries"],
+    ] as const) {
+      await other.goto(`${world.service.url}/${view}`);
+      await other.reload();
+      await expect.poll(() => other.locator("h1").count(), patience).toBe(1);
+      expect(await other.locator("#unknown, #problem").count()).toBe(0);
+      release();
+      await expect.poll(() => other.locator(`${table} tbody tr`).count(), patience).toBeGreaterThan(1);
+    }
+    await other.context().close();
   });
 
   test("shows what a new block changes", async () => {

@@ -9,6 +9,10 @@ import { chromium, ExplorerWorld, patience } from "./explorer-world.js";
 const laterBlocks = 200;
 /** Longer than until a request that failed is repeated. */
 const repeatedMs = 7_000;
+/** The service is away for longer than a lost stream waits at first. */
+const awayMs = 8_000;
+/** Until the page has found that the service is back, and has opened the stream of the other chain. */
+const openedMaxMs = 5_000;
 
 describe.skipIf(chromium === undefined)("the explorer and a chain in place of another", () => {
   const world = new ExplorerWorld();
@@ -60,5 +64,53 @@ describe.skipIf(chromium === undefined)("the explorer and a chain in place of an
       expect(problems).toEqual([]);
       await page.context().close();
     }
+  });
+
+  test("drops what it showed at once when the service comes back with another chain", async () => {
+    /** A chain with a book and a trade at a price. */
+    const chain = (chainId: string, price: string) => {
+      const venue = new VenueRecording();
+      venue.chainId = chainId;
+      venue.define().snapshot({ bids: [level(price, "1")], asks: [level("99", "1")] });
+      return venue.tell({ case: "trade", value: { marketId: "m", price, size: "1" } }).bytes();
+    };
+    await world.replace(chain("third-chain", "20"));
+    const { page, problems } = await world.open("#/market/m");
+    await expect.poll(textOf(page, "#best-bid"), patience).toBe("20.00");
+    await expect.poll(() => page.locator("#trades [data-trade]").count(), patience).toBe(1);
+    // What the strip says at any time, and whether anything of both chains is shown together.
+    await page.evaluate(`(() => {
+      globalThis.seen = new Set();
+      const text = (selector) => document.querySelector(selector)?.textContent;
+      const note = () => {
+        seen.add(text("#stream-state"));
+        if (document.querySelectorAll("#trades [data-trade]").length > 1) seen.add("trades of both");
+      };
+      new MutationObserver(note).observe(document.body, { subtree: true, childList: true, characterData: true });
+    })()`);
+    const opened: { readonly at: number; readonly token: string | null }[] = [];
+    page.on("request", (request) => {
+      const { pathname, searchParams } = new URL(request.url());
+      if (pathname.endsWith("/replay") && searchParams.has("resumeToken")) {
+        opened.push({ at: Date.now(), token: searchParams.get("resumeToken") });
+      }
+    });
+    await world.service.kill();
+    await world.replace(chain("fourth-chain", "30"));
+    await page.waitForTimeout(awayMs);
+    await world.service.start();
+    const startedAt = Date.now();
+    await expect.poll(textOf(page, "#best-bid"), patience).toBe("30.00");
+    await expect.poll(textOf(page, "#trades .price"), patience).toBe("30.00");
+    await expect.poll(textOf(page, "#other-chain"), patience).toContain("the data of another chain");
+    const last = opened.at(-1);
+    expect(last?.token).toBe("live");
+    expect((last?.at ?? 0) - startedAt).toBeLessThan(openedMaxMs);
+    const seen = await page.evaluate<string[]>("[...seen]");
+    expect(seen.filter((text) => /token|trades of both/.test(text))).toEqual([]);
+    await page.evaluate('location.hash = "#/"');
+    await expect.poll(() => page.locator("#other-chain").count(), patience).toBe(0);
+    expect(problems).toEqual([]);
+    await page.context().close();
   });
 });

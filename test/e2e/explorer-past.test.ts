@@ -80,7 +80,9 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
 
   test("a URL whose moment cannot be read says so, and shows the present", async () => {
     const { page, problems } = await world.open(`#/market/${marketId}?at=yesterday`);
-    await expect.poll(textOf(page, "#unread-at"), patience).toContain("“yesterday” is no moment that can be read");
+    await expect
+      .poll(textOf(page, "#unread-at"), patience)
+      .toMatch(/^"yesterday" is no time; .* This is the present\.$/);
     expect(await textOf(page, "#moment-text")()).toBe("The present, as it changes.");
     expect(problems).toEqual([]);
     await page.context().close();
@@ -92,6 +94,7 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     await expectBook(page, block);
     expect(await textOf(page, "#market-state")()).toContain("in the past");
     expect(await page.locator("#market-data").count()).toBe(0);
+    expect(await textOf(page, "#no-past-data")()).toBe("Market data and price bounds are shown of the present only.");
     expect(await page.getAttribute("#live", "aria-pressed")).toBe("false");
     // The moment is in the calls, too.
     expect(await textOf(page, ".call pre")()).toContain(`/at?timestamp=${block.timestamp}`);
@@ -155,6 +158,18 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     await page.keyboard.press("Home");
     await expect.poll(textOf(page, "#moment-block"), patience).toBe(blocks[0]?.height);
 
+    // Of all moments, the history has the last, and before it the present that they were entered from.
+    await page.keyboard.press("End");
+    await expect.poll(() => page.url(), patience).not.toContain("at=");
+    await press("Block before");
+    await expect.poll(() => page.url(), patience).toContain("at=");
+    await press("Block before");
+    await page.goBack();
+    await expect.poll(() => new URL(page.url()).hash, patience).toBe(`#/market/${marketId}`);
+    await expect.poll(textOf(page, "#moment-text"), patience).toBe("The present, as it changes.");
+    await page.goForward();
+    await expect.poll(() => page.url(), patience).toContain("at=");
+
     await page.goto(`${world.service.url}/${fragmentAt(block)}`);
     await expectBook(page, block);
     await page.locator('input[name="speed"][value="100×"]').focus();
@@ -190,6 +205,25 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     await page.selectOption("#market-choice", other);
     await expect.poll(() => page.url(), patience).toContain(`${fragmentAt(block, other)}&interval=5+minutes`);
     await expect.poll(textOf(page, "#moment-time"), patience).not.toBeUndefined();
+    expect(problems).toEqual([]);
+    await page.context().close();
+  });
+
+  test("a play goes on in a page whose effects run late, as those of a hidden page do", async () => {
+    const { page, problems } = await world.open(fragmentAt(blockAt(0.2)));
+    await expectBook(page, blockAt(0.2));
+    await page.evaluate(`(() => {
+      const start = setTimeout;
+      globalThis.setTimeout = (callback, ms = 0, ...given) => start(callback, Math.max(ms, 10_000), ...given);
+      globalThis.requestAnimationFrame = () => 0;
+    })()`);
+    await page.locator('input[name="speed"][value="10×"]').check({ force: true });
+    await page.click("#play");
+    await expect.poll(textOf(page, "#play"), patience).toBe("Pause");
+    const named = new Set<string>();
+    const isNamed = () => named.add(page.url()).size;
+    await expect.poll(isNamed, patience).toBeGreaterThan(4);
+    expect(await textOf(page, "#play")()).toBe("Pause");
     expect(problems).toEqual([]);
     await page.context().close();
   });
@@ -368,6 +402,7 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     const { message } = (await response.json()) as { message: string };
     await expect.poll(textOf(page, "#moment-problem"), patience).toBe(message);
     expect(await textOf(page, "#moment-text")()).toMatch(/, not there\.$/);
+    expect(await textOf(page, "#market-state")()).toMatch(/ in the future$/);
     expect(problems).toEqual([]);
     await page.context().close();
     await other.stop();

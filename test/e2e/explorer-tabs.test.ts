@@ -155,7 +155,7 @@ describe.skipIf(chromium === undefined)("tabs of the explorer over HTTP/1.1", ()
   );
 
   test(
-    "one that has heard nothing of the service for long does not say that there is no new block",
+    "one that the service does not respond to says so by its own clock, and not that there is no new block",
     async () => {
       venue.block(1_000, BigInt(Date.now()) * 1_000_000n, () => {
         venue.venue({ case: "trade", value: { marketId: "n", price: "20", size: "1" } });
@@ -163,9 +163,22 @@ describe.skipIf(chromium === undefined)("tabs of the explorer over HTTP/1.1", ()
       await load();
       const { page } = await world.open("");
       await expect.poll(textOf(page, "#block-age"), patience).toMatch(/^\d+ s$/);
-      await hold(page, /\/status$/);
-      await expect.poll(textOf(page, "#block-age"), patience).toBe("–");
-      expect(await page.locator("main .notice").count()).toBe(0);
+      // The streams stay open: a service that is frozen closes none.
+      const release = await hold(page, /\/(status|api\/v2\/(?!stream))/);
+      const silent = /no response since \d\d:\d\d:\d\d UTC/;
+      for (const figure of ["#service-state", "#database-state"]) {
+        await expect.poll(textOf(page, figure), patience).toMatch(silent);
+        expect(await page.getAttribute(figure, "data-level")).toBe("warn");
+      }
+      expect(await textOf(page, "#stream-state")()).toBe("not known");
+      const age = Number.parseInt((await textOf(page, "#block-age")()) ?? "", 10);
+      const ageNow = async () => Number.parseInt((await textOf(page, "#block-age")()) ?? "", 10);
+      await expect.poll(ageNow, patience).toBeGreaterThan(age + 2);
+      expect(await page.locator("main .notice").allTextContents()).toEqual([expect.stringMatching(silent)]);
+      release();
+      await expect.poll(textOf(page, "#database-state"), patience).toBe("answers");
+      await isLive(page);
+      expect(await page.getByText(silent).count()).toBe(0);
       await page.context().close();
     },
     testMaxMs,

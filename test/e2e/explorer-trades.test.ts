@@ -221,6 +221,9 @@ describe.skipIf(chromium === undefined)("trades and candles in the explorer", ()
     await expect.poll(async () => (await candleRows()).length, patience).toBe(9);
     await expect.poll(() => traffic.open, patience).toBe(0);
     expect(await textOf("#newest-candle")()).toMatch(/^The last that was over, of 2024-01-29 23:20 UTC: /);
+    await page.evaluate('location.hash = "#/market/m?at=2030-01-01"');
+    await expect.poll(textOf("#market-state"), patience).toMatch(/ in the future$/);
+    await expect.poll(textOf("#newest-candle"), patience).toMatch(/^2024-01-30 \d\d:\d\d UTC: open /);
     await show(`#/market/m?at=2024-01-29T22:00:00Z`);
     await expect.poll(textOf("#no-trades"), patience).toContain("before this moment");
     await expect.poll(textOf("#no-candles"), patience).toContain("No period with trades was over");

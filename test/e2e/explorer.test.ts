@@ -237,6 +237,13 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await page.fill('[name="dateRange.startTimestamp"]', "yesterday");
     await page.getByRole("button", { name: "Show" }).click();
     await expect.poll(textOf("#ledger-form [role=alert]"), patience).toContain('"yesterday" is no time');
+    await show("#/ledger?dateRange.startTimestamp=abc&filter.fromAccountFilter.partyIds=p");
+    await expect.poll(textOf("#ledger-form [role=alert]"), patience).toContain('"abc" is no time');
+    expect(await page.inputValue('[name="dateRange.startTimestamp"]')).toBe("abc");
+    expect(await page.inputValue('[name="filter.fromAccountFilter.partyIds"]')).toBe("p");
+    await show("#/ledger?dateRange.startTimestamp=2024-01-01T00:00:00Z");
+    await expect.poll(() => page.locator("#entries tbody tr").count(), patience).toBeGreaterThan(0);
+    expect(await page.inputValue('[name="dateRange.startTimestamp"]')).toBe("2024-01-01 00:00");
     await show("#/ledger?dateRange.startTimestamp=20000&dateRange.endTimestamp=10000");
     const response = await fetch(
       `${world.service.url}/api/v2/ledgerentry/history?dateRange.startTimestamp=20000&dateRange.endTimestamp=10000`,
@@ -303,6 +310,29 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await expect.poll(submitters, patience).toBe(submitter);
   });
 
+  test("says that a view failed, until another one is shown", async () => {
+    await page.route(/removed\/bundles/, (route) =>
+      route.fulfill({ json: { bundles: { edges: [{ node: {}, cursor: "c" }], pageInfo: {} } } }),
+    );
+    await show("#/signers?nodeId=n");
+    await expect
+      .poll(textOf("#view-failed"), patience)
+      .toMatch(/^This view cannot be shown: .*\. Choose another one\.$/);
+    await page.unroute(/removed\/bundles/);
+    await show("#/ledger");
+    await expect.poll(() => page.locator("#entries tbody tr").count(), patience).toBe(25);
+    await show("#/signers");
+    await expect.poll(() => page.locator("#bundles > li").count(), patience).toBeGreaterThan(0);
+    expect(await page.locator("#view-failed").count()).toBe(0);
+  });
+
+  test.each(["#/nowhere", "#market", "#/market/"])("%s: says that nothing is there", async (fragment) => {
+    await show(fragment);
+    await expect.poll(textOf("main .notice"), patience).toContain("There is nothing at this address.");
+    await page.locator("main").getByRole("link", { name: "Markets" }).click();
+    await expect.poll(() => page.locator("#markets").count(), patience).toBe(1);
+  });
+
   test("shows operators height, age, sequence, streams and database", async () => {
     const digits = (selector: string) => async () => (await textOf(selector)()).replaceAll("\u202f", "");
     await expect.poll(digits("#block-height"), patience).toBe(String(world.network.height));
@@ -328,6 +358,14 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await expect.poll(() => upToDate.allTextContents(), patience).toEqual(["Instrument", "The calls behind this view"]);
     await show("#/ledger");
     await expect.poll(textOf(".card:has(#entries) .stale-note"), patience).toMatch(/^No block since /);
+    await page.locator("#entries td .identifier").first().click();
+    await expect.poll(textOf(".card:has(#balances) .stale-note"), patience).toMatch(/^No block since /);
+    await page.route(/\/(status|api\/v2\/(?!stream))/, () => {});
+    await expect
+      .poll(textOf(".card:has(#balances) .stale-note"), patience)
+      .toMatch(/^The service gives no response since \d\d:\d\d:\d\d UTC\.$/);
+    await page.unrouteAll();
+    await expect.poll(textOf("#service-state"), patience).toBe("ready");
   });
 
   /** The schemes differ in colours alone, so the second is held only to the rules about those. */
@@ -389,7 +427,9 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await world.service.kill();
     await expect.poll(textOf("#stream-state"), patience).toMatch(/since \d\d:\d\d:\d\d UTC; trying again$/);
     await expect.poll(textOf(".book .stale-note"), patience).toMatch(/^Not updated since \d\d:\d\d:\d\d UTC: /);
-    await expect.poll(textOf("#service-state"), patience).toMatch(/^no response since/);
+    for (const figure of ["#service-state", "#database-state"]) {
+      await expect.poll(textOf(figure), patience).toMatch(/^no response since/);
+    }
     await world.load(5);
     const tokens: (string | null)[] = [];
     page.on("request", (request) => {

@@ -22,6 +22,7 @@ import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { isOffline, partnerProgram } from "../support/partners.js";
 import { runToEnd } from "../support/run-marketd.js";
+import { TcpBalancer } from "../support/tcp-balancer.js";
 import { level, VenueRecording } from "../support/venue-recording.js";
 import { tradesOf } from "../trades/trade-model.js";
 import { ServiceProcess } from "./service-process.js";
@@ -253,6 +254,24 @@ print(*duckdb.sql(f"SELECT {sums} FROM file").fetchall()[0])
     }, 0n);
     const expected = [rows.length, blocks, orders, last?.[2], nanoseconds(last?.[0] ?? ""), scaled(prices, places, "")];
     expect(sums.trim()).toBe(expected.join(" "));
+  });
+
+  it.each([
+    [[], 0],
+    [[], 300],
+    [["--trades"], 0],
+    [["--trades"], 300],
+  ])("with %j the first connection breaks after %i bytes of the server: it is opened again", async (args, bytes) => {
+    const [direct, path] = [join(folder, `direct-${args}${bytes}.csv`), join(folder, `broken-${args}${bytes}.csv`)];
+    await runToEnd(["export", "--server", network.url, "--market", marketId, ...args, "--out", direct]);
+    const balancer = await TcpBalancer.before(Number(new URL(network.url).port));
+    balancer.breakNext(bytes, bytes);
+    const server = `http://127.0.0.1:${balancer.port}`;
+    const ending = await runToEnd(["export", "--server", server, "--market", marketId, ...args, "--out", path]);
+    await balancer.close();
+    expect(ending.code, ending.error).toBe(0);
+    expect(ending.error).toMatch(/^(marketd: .*; trying again\n){2}$/);
+    expect(readFileSync(path).equals(readFileSync(direct))).toBe(true);
   });
 
   it.each<[args: string[], error: RegExp]>([

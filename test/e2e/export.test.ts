@@ -415,6 +415,14 @@ describe("what breaks", () => {
     }
   });
 
+  it.each([0, 300])("the first connection breaks after %i bytes of the server: it is opened again", async (bytes) => {
+    const expected = await undisturbed();
+    balancer.breakNext(bytes, bytes);
+    const ending = await runToEnd([...throughBalancer(), "--out", "first.csv"], { cwd });
+    expect(ending.error).toMatch(/^(marketd: .*; trying again\n){2}$/);
+    expectComplete(ending, "first.csv", expected);
+  });
+
   it("a server that never comes back: the part stays", async () => {
     const server = `http://127.0.0.1:${balancer.port}`;
     const args = ["export", "--server", server, "--party", subject.party, "--asset", subject.asset];

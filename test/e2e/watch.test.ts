@@ -6,6 +6,7 @@ import { createServer, request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { Market_TradingMode, MarketSchema } from "../../gen/vega/markets_pb.js";
@@ -25,7 +26,7 @@ import { ServiceProcess } from "./service-process.js";
 const python = partnerProgram("python");
 const market = "6d4f1c0000000000000000000000000000000000000000000000000000000001";
 const otherMarket = "6d4f1d0000000000000000000000000000000000000000000000000000000002";
-/** Without market data, as a venue's market is: only the stream of all markets names it. */
+/** Without market data, as a venue's market is. */
 const quietMarket = "quiet-market";
 const staleMarket = "stale-market";
 const places = { price: 2, size: 3 };
@@ -353,6 +354,26 @@ describe("watch without a terminal", () => {
     expect(lines()[2]).toMatch(line((await depth()).sequenceNumber, "42000\\.80", "0\\.001"));
     child.kill("SIGTERM");
     expect((await ending).code).toBe(0);
+  });
+
+  it("tells of an outage of a replay once, however often it tries again", async () => {
+    const command = startMarketd(["watch", market, "--server", service.url, "--replay", "1000x"]);
+    let out = "";
+    command.child.stdout?.on("data", (text) => {
+      out += String(text);
+    });
+    await vi.waitFor(async () => expect(out).toContain(`sequence=${(await depth()).sequenceNumber} `), poll);
+    const lines = out.split("\n").length;
+    await service.kill();
+    await vi.waitFor(() => expect(command.error()).toMatch(/; trying again\n/), poll);
+    // Several attempts, 0.25 s apart and longer.
+    await sleep(3_000);
+    await service.start();
+    await loadBlock((r) => r.order({ id: "again", marketId: market, price: "4200090", remaining: 1n, size: 1n }));
+    await vi.waitFor(() => expect(out.split("\n").length).toBeGreaterThan(lines), poll);
+    expect(command.error()).toMatch(/^marketd: stale since [^\n]+; trying again\n$/);
+    command.child.kill("SIGTERM");
+    expect((await command.ending).code).toBe(0);
   });
 
   it("scales by a market's new decimals from the first line in them on", async () => {

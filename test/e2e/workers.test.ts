@@ -9,6 +9,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { type Book, keepBooks } from "../../examples/typescript/keep-a-book.js";
+import { metricsMaxAgeMs } from "../../src/runtime/cached-text.js";
+import { workerReadingMs } from "../../src/runtime/worker-metrics.js";
 import { openDatabase } from "../../src/store/database.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -216,6 +218,26 @@ describe("two workers on one port", () => {
     const waiting = Promise.allSettled([metricsOf(url), metricsOf(url)]);
     process.kill(frozen, "SIGKILL");
     expect((await waiting).some((one) => one.status === "fulfilled")).toBe(true);
+  });
+
+  it("tell metrics at once while one of them waits for the database", async () => {
+    const fixture = await openFixture();
+    const client = new DatabaseClient(fixture.url, temporaryFolder());
+    await client.open();
+    const service = start(client.url);
+    const url = await service.ready();
+    await client.close();
+    const [victim = 0] = service.workers();
+    process.kill(victim, "SIGKILL");
+    const others = () => service.workers().filter((pid) => pid !== victim);
+    await until("another one starts", 30_000, () => others().length === 2);
+    await until("metrics are told at once", 30_000, async () => {
+      // Primary and worker keep their texts for so long.
+      await delay(2 * metricsMaxAgeMs + 100);
+      const startedAt = performance.now();
+      expect((await metricsOf(url)).get("marketd_workers")).toBe(1);
+      return performance.now() - startedAt < workerReadingMs / 2;
+    });
   });
 
   it("replace one that is killed, and its readers come back to right books", async () => {

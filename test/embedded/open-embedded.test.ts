@@ -14,6 +14,7 @@ import {
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { test as base, describe } from "vitest";
 import { OperatorError } from "../../src/domain/operator-error.js";
 import { openEmbedded } from "../../src/embedded/open-embedded.js";
@@ -197,6 +198,23 @@ describe.concurrent("a private database", () => {
     expect(await ask(user.url, "SELECT n FROM kept.t")).toEqual([{ n: 1 }]);
   });
 
+  test("tells each time that its server is killed", async ({ place, expect }) => {
+    const dataDir = place.newDataDirectory();
+    const told: string[] = [];
+    const database = await openEmbedded({ dataDir, log, onProgress: (text) => told.push(text) });
+    const ends = () => told.filter((text) => text.startsWith("the database ended (SIGKILL)"));
+    for (const times of [1, 2]) {
+      const { pid } = processOf(dataDir, "server");
+      process.kill(pid, "SIGKILL");
+      await until("it is told", backMs, () => ends().length === times);
+      await untilResponding(database.url);
+      // The supervisor says every second that the server is ready.
+      await delay(1_500);
+    }
+    expect(ends()).toHaveLength(2);
+    await database.close();
+  });
+
   test("leaves no server behind when its supervisor is killed, and comes back for its users", async ({
     place,
     expect,
@@ -319,6 +337,11 @@ describe.concurrent("a private database", () => {
     const opening = openEmbedded({ dataDir: join(file, "data"), log });
     await expect(opening).rejects.toThrow(OperatorError);
     await expect(opening).rejects.toThrow(/^cannot use the data directory .*: ENOTDIR/);
+  });
+
+  test.runIf(existsSync("/proc/self"))("is refused in a folder that takes none", async ({ expect }) => {
+    const opening = openEmbedded({ dataDir: "/proc/marketd/data", log });
+    await expect(opening).rejects.toThrow(/^cannot use the data directory .*: ENOENT/);
   });
 
   test.runIf(canMount)("says why on a read-only file system", async ({ place, expect }) => {

@@ -2,16 +2,18 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { MarketHistoryState as State } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { createApi } from "../../src/api/api.js";
 import type { PageRequest } from "../../src/domain/page.js";
+import { selectionHash } from "../../src/domain/resume-token.js";
 import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
 import { clientFailure } from "../../src/encoding/status.js";
 import { readChanges } from "../../src/history/changes-page.js";
 import { History } from "../../src/history/history.js";
 import { MarketCursor, type PastEvent } from "../../src/history/market-cursor.js";
+import { withoutBooks } from "../../src/history/place.js";
 import { PublishedNumbers } from "../../src/history/published-at.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
-import { type Live, startLive } from "../../src/live/live.js";
-import type { Reader } from "../../src/store/connection/lease.js";
-import { readOldestBegins } from "../../src/store/history-reads.js";
+import { draining, type Live, startLive } from "../../src/live/live.js";
+import { Reader } from "../../src/store/connection/lease.js";
+import { readBegin, readOldestBegins, readOldestBooks } from "../../src/store/history-reads.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { failureOf, PastFixture, type PastStep } from "./past-fixture.js";
@@ -168,9 +170,102 @@ test("numbers of which there is no time to read are not known, so that their boo
   await change(5);
   const place = newest() - 3n;
   await seen();
-  const numberOf = async (numbers: PublishedNumbers) => (await numbers.of("a")(place, ["a"], ["a"])).numbers.get("a");
+  const numberOf = async (numbers: PublishedNumbers) =>
+    (await numbers.of("a", call())(place, ["a"], ["a"])).numbers.get("a");
   expect(await numberOf(new PublishedNumbers(history.past))).toBeTypeOf("bigint");
   expect(await numberOf(new PublishedNumbers(history.past, 0))).toBeUndefined();
+});
+
+/** A service that has read the store, and reads it anew when `replace` is called. */
+async function startReplaced() {
+  const { database } = past.fixture;
+  const startOne = () => startLive({ database, log, metrics: createMetrics(), limits: { pollIntervalMs: 2 } });
+  const [before, after] = [await startOne(), await startOne()];
+  let current = before;
+  const replaced = new Proxy(before, {
+    get: (_, name) => {
+      const value: unknown = Reflect.get(current, name, current);
+      return typeof value === "function" ? value.bind(current) : value;
+    },
+  });
+  return {
+    history: new History({ database, live: replaced, toFailure: (thrown) => clientFailure(thrown, log) }),
+    store: before.state().storeHash,
+    reached: () => [before, after].map((each) => each.state().progress.streamSequence),
+    replace: () => {
+      current = after;
+    },
+    stop: () => Promise.all([before.stop(), after.stop()]),
+  };
+}
+
+test("a stream that resumes while the same store is read anew fails, as open ones do", async () => {
+  await change(3);
+  const place = newest();
+  await change(3);
+  const { history: resumed, store, reached, replace, stop } = await startReplaced();
+  const token = { kind: "live", selection: selectionHash(["a"]), store } as const;
+  const resume = (streamSequence: bigint) => resumed.resume({ ...token, streamSequence }, ["a"], call());
+  expect((await resume(place))?.held.size).toBe(1);
+  const { lease } = resumed.past;
+  const spy = vi.spyOn(resumed.past, "lease").mockImplementation((...parameters) => {
+    replace();
+    return lease.apply(resumed.past, parameters) as never;
+  });
+  await change(1);
+  await vi.waitFor(() => expect(reached()).toEqual([newest(), newest()]), { timeout: 20_000 });
+  // Not the same place: its numbers are remembered.
+  const failure = await failureOf(resume(place - 1n));
+  expect(spy).toHaveBeenCalled();
+  expect(failure).toMatchObject({ code: "unavailable", reason: "CHAIN_CHANGED" });
+  await stop();
+});
+
+test("a replay ends with what ends the others while it is planned", async () => {
+  await change(3);
+  const { history: planned, replace, stop } = await startReplaced();
+  const { lease } = planned.past;
+  /** Opens a replay that goes on for ever; `happens` is called once it is planned. */
+  const replayOf = (happens: () => void) => {
+    vi.spyOn(planned.past, "lease").mockImplementationOnce(async (...parameters) => {
+      const plan = await lease.apply(planned.past, parameters);
+      happens();
+      return plan as never;
+    });
+    const range = { from: { streamSequence: newest() }, until: undefined, resume: undefined };
+    return planned.replay({ marketIds: ["a"], ...range, speed: 1, everyUpdate: false }, call());
+  };
+  const replaced = await replayOf(replace);
+  await vi.waitFor(() => expect(replaced.failure?.reason).toBe("CHAIN_CHANGED"), { timeout: 20_000 });
+  const failure = await failureOf(replayOf(() => planned.close(draining())));
+  expect(failure.reason).toBe("DRAINING");
+  await stop();
+});
+
+test("clients that resume at many places leave others a turn at the database", async () => {
+  await change(10);
+  await seen();
+  const { lease } = history.past;
+  let goOn: () => void = () => {};
+  const blocked = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  const spy = vi.spyOn(history.past, "lease").mockImplementation((of, use, place) => {
+    const slowly = (reader: Reader) => blocked.then(() => use(reader));
+    return lease.call(history.past, of, slowly, place) as never;
+  });
+  const numbers = new PublishedNumbers(history.past);
+  const gone = new AbortController();
+  const places = Array.from({ length: 6 }, (_, n) => newest() - BigInt(n));
+  const reading = places.map((place) => numbers.of("a", { ...call(), signal: gone.signal })(place, ["a"], ["a"]));
+  spy.mockRestore();
+  // Others may wait for the same place.
+  gone.abort();
+  const order = { newestFirst: true, size: 3, backwards: false, cursor: undefined };
+  const other = { ...call(), clientAddress: "10.0.0.2" };
+  const { rows } = await readChanges(history.past, "a", always, order, other).finally(goOn);
+  expect(rows.length).toBe(3);
+  for (const read of reading) expect((await read).numbers.get("a")).toBeTypeOf("bigint");
 });
 
 test("a page on the other side of a gap is an error that names the cursor's own block", async () => {
@@ -229,6 +324,7 @@ test("a market whose segment was dropped since a replay was planned is not kept 
   const reads = {
     lease: <T>(use: (reader: Reader) => Promise<T>) => history.past.lease(undefined, use),
     signal: undefined,
+    client: "",
     aheadLeft: 0,
   };
   const cursor = new MarketCursor(history.past, reads, "a", block.streamSequence, begins);
@@ -248,7 +344,7 @@ test("what is computed for a call that is over ends with a failure, whatever its
     for (;;) yield;
   })();
   const signal = AbortSignal.abort(new Error("the client of another server left"));
-  expect((await failureOf(history.past.inTurns(work, signal))).code).toBe("cancelled");
+  expect((await failureOf(history.past.inTurns(work, { signal, client: "" }))).code).toBe("cancelled");
 });
 
 function delayed(request: object): Promise<ResponseStream> {
@@ -256,6 +352,35 @@ function delayed(request: object): Promise<ResponseStream> {
   if (method?.kind !== "server_streaming") throw new Error("no replays are served");
   return Promise.resolve(method.open({ marketIds: [], speed: "1", ...request } as never, call()));
 }
+
+/** What a read of the past finds, and how many rows the server reads for it one after the other. */
+function rowsReadBy<T>(find: (reader: Reader) => Promise<T>): Promise<{ readonly found: T; readonly rows: number }> {
+  const { database } = past.fixture;
+  return database.withConnection(async (connection) => {
+    const rowsRead = async (): Promise<number> => {
+      const rows = await connection.query<{ Variable_name: string; Value: string }>(
+        "SHOW SESSION STATUS WHERE Variable_name IN ('Handler_read_next', 'Handler_read_prev', 'Handler_read_rnd_next')",
+      );
+      return rows.reduce((sum, { Value }) => sum + Number(Value), 0);
+    };
+    const [before, empty] = [await rowsRead(), await rowsRead()];
+    const found = await find(new Reader(connection, database.knownPlace, { class: "history", call: undefined }));
+    return { found, rows: (await rowsRead()) - empty - (empty - before) };
+  });
+}
+
+test("segments are found without a look at all others", async () => {
+  await change(240);
+  const [segments] = await past.fixture.database.query<{ n: bigint }>("SELECT COUNT(*) AS n FROM book_segment");
+  expect(Number(segments?.n)).toBeGreaterThan(40);
+  const books = await rowsReadBy((reader) => readOldestBooks(reader, []));
+  expect(books.rows).toBeLessThan(20);
+  expect(books.found[0]?.streamSequence).toBeGreaterThanOrEqual(await oldest());
+  for (const range of [{}, { last: true }, { before: newest(), last: true }, { after: await oldest() }]) {
+    const { found, rows } = await rowsReadBy((reader) => readBegin(reader, "a", range, withoutBooks));
+    expect({ range, found, isLong: rows >= 20 }).toEqual({ range, found: undefined, isLong: false });
+  }
+});
 
 test("a delayed replay shows a market that was announced while the past was not kept, once it is", async () => {
   await seen();

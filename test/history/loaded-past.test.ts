@@ -1,14 +1,17 @@
 import { Code } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Order_Status } from "../../gen/vega/vega_pb.js";
 import type { Service } from "../../src/commands/service.js";
+import { pieceMs, Turns } from "../../src/history/turns.js";
 import { type LoadOptions, load } from "../../src/loader/load.js";
 import { readBytes, streamSource } from "../../src/loader/source.js";
 import { openDatabase } from "../../src/store/database.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { startTestService } from "../live/service.js";
+import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { inChunks, RecordingBuilder } from "../support/recording.js";
 import { level } from "../support/venue-recording.js";
 
@@ -283,4 +286,64 @@ test("a book is not made of changes alone where the one before them was damaged"
   await database.withConnection((connection) => connection.run("DELETE FROM book_segment_part WHERE part = 0"));
   await database.close();
   expect(JSON.parse(await get("market/depth/v/at?blockHeight=3"))).toMatchObject({ code: Code.Internal });
+});
+
+test("a replay of many books begins with parts of few levels, which do not block the process for long", async () => {
+  const [books, marketIds] = [new RecordingBuilder(), ["a", "b", "c", "d"]];
+  const levels = 3_000;
+  books.block(1, 1_000_000_000n, (r) => {
+    for (const marketId of marketIds) {
+      r.market(marketId);
+      for (let n = 1; n <= levels; n++) r.order({ id: `${marketId} ${n}`, marketId, price: `${n}` });
+    }
+  });
+  books.block(2, 2_000_000_000n);
+  const { url: other } = newDatabaseUrl();
+  await loadRecording(other, books.bytes());
+  const api = await ApiCaller.open(other);
+  const stream = await api.stream("ReplayMarketsDepth", { fromBlockHeight: "1", untilBlockHeight: "2" });
+  const parts: { update: { marketId: string; buy: object[] }[]; block?: Place }[] = [];
+  await vi.waitFor(() => {
+    for (const message of stream.take()) parts.push(JSON.parse(message.jsonText()));
+    expect(stream.ended).toBe(true);
+  });
+  expect(parts.flatMap(({ update }) => update.map(({ marketId }) => marketId)).sort()).toEqual(marketIds);
+  for (const { update } of parts) {
+    for (const { buy } of update) expect(buy.length).toBe(levels);
+    expect(update.length).toBeLessThanOrEqual(2);
+  }
+  expect(parts.map(({ block }) => block?.height)).toEqual([...parts.slice(1).map(() => undefined), "1"]);
+  stream.close();
+  await api.opened.close();
+});
+
+test("a page of many changed levels is read in turns", async () => {
+  const book = new RecordingBuilder();
+  const [levels, blocks] = [1_000, 40];
+  for (let height = 1; height <= blocks; height++) {
+    book.block(height, BigInt(height) * 1_000_000_000n, (r) => {
+      if (height === 1) r.market("m");
+      for (let n = 1; n <= levels; n += height === 1 ? 1 : 4) {
+        r.order({ id: `${n}`, marketId: "m", price: `${n}`, size: BigInt(height), remaining: BigInt(height) });
+      }
+    });
+  }
+  const { url: other } = newDatabaseUrl();
+  await loadRecording(other, book.bytes());
+  const api = await ApiCaller.open(other);
+  const turns = vi.spyOn(Turns.prototype, "next");
+  // However fast this machine is, two changes take the time of a piece.
+  const now = performance.now.bind(performance);
+  let more = 0;
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => {
+    more += pieceMs / 2;
+    return now() + more;
+  });
+  const { edges } = await api.page("ListMarketDepthChanges", { marketId: "m", fromBlockHeight: "2" });
+  clock.mockRestore();
+  expect(edges.length).toBeGreaterThan(30);
+  // Few are of the book before them.
+  expect(turns.mock.calls.length).toBeGreaterThan(10);
+  turns.mockRestore();
+  await api.opened.close();
 });

@@ -1,7 +1,8 @@
 import { entryId } from "../../src/domain/block-position.js";
-import { encodeKeyframe, encodeUpdate, numberBase, SegmentEncoder, sortLevels } from "../../src/domain/book-history.js";
+import { encodeKeyframe, encodeUpdate, numberBase, SegmentEncoder } from "../../src/domain/book-history.js";
 import { Failure } from "../../src/domain/failure.js";
 import type { ChangedLevel } from "../../src/domain/order-book.js";
+import { sortLevels } from "../../src/domain/price-ladder.js";
 import type { Connection } from "../../src/store/connection/connection.js";
 import {
   bookChangeRows,

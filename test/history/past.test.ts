@@ -7,12 +7,12 @@ import {
   MarketHistoryState as State,
 } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { createApi } from "../../src/api/api.js";
-import { sortLevels } from "../../src/domain/book-history.js";
 import type { EncodedResponse } from "../../src/domain/encoded-response.js";
+import { sortLevels } from "../../src/domain/price-ladder.js";
 import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
 import { clientFailure } from "../../src/encoding/status.js";
 import { History } from "../../src/history/history.js";
-import type { pastLimits } from "../../src/history/past.js";
+import { pastLimits } from "../../src/history/past.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { type Live, startLive } from "../../src/live/live.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -326,7 +326,7 @@ describe("a replay", () => {
     ["nothing", 0],
     ["some", 500],
   ])("holds of all markets' segments %s, as its limits say, and is right all the same", async (_, heldBytesMax) => {
-    const history = historyOf(live, { heldBytesMax, decodedLevelsMax: 1 });
+    const history = historyOf(live, { ...pastLimits, heldBytesMax, decodedLevelsMax: 1 });
     const limited = serve(live, history);
     const { held } = history.past;
     let [cursors, bytes] = [0, 0];
@@ -347,6 +347,39 @@ describe("a replay", () => {
     expect(bytes).toBeLessThanOrEqual(heldBytesMax);
     expect(bytes > 0).toBe(heldBytesMax > 0);
     expect(held).toEqual({ cursors: 0, bytes: 0 });
+  });
+
+  test("takes the turns of its client, as books and pages do", async () => {
+    const history = historyOf(live);
+    const on = serve(live, history);
+    const turns = vi.spyOn(history.past.turns, "next");
+    const request = { fromBlockHeight: past.blocks[3]?.height, untilBlockHeight: BigInt(blocksMin), everyUpdate: true };
+    await new ReplayReader(past, []).read(await replay(request, on, "10.0.2.1"));
+    expect(turns.mock.calls.every(([client]) => client === "10.0.2.1")).toBe(true);
+    const height = past.blocks[5]?.height;
+    for (const [name, place] of [
+      ["GetMarketDepthAt", { blockHeight: height }],
+      ["ListMarketDepthChanges", { fromBlockHeight: height }],
+    ] as const) {
+      turns.mockClear();
+      await invoke(name, { marketId: "market-a", ...place }, on);
+      expect(turns.mock.calls.length).toBeGreaterThan(0);
+      expect(turns.mock.calls.every(([client]) => client === "10.0.0.1")).toBe(true);
+    }
+  });
+
+  test("holds few bytes for a reader that takes nothing", async () => {
+    const readyBytesMax = 1_000;
+    const limited = serve(live, historyOf(live, { ...pastLimits, readyBytesMax }));
+    const request = { fromBlockHeight: past.blocks[3]?.height, untilBlockHeight: BigInt(blocksMin), everyUpdate: true };
+    const stream = await replay(request, limited);
+    // It reads until it has as much as it may.
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    const sizes = stream.take().map((response) => response.binary().length);
+    const bytes = sizes.reduce((sum, size) => sum + size, 0);
+    expect(bytes).toBeGreaterThanOrEqual(readyBytesMax);
+    expect(bytes - (sizes.at(-1) ?? 0)).toBeLessThan(readyBytesMax);
+    stream.close();
   });
 
   test.each([

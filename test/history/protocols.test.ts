@@ -193,6 +193,9 @@ test("an event stream of another store makes its reader forget its place", async
     400,
     expect.stringContaining("INVALID_TOKEN"),
   ]);
+  const headers = { accept: "text/event-stream", "last-event-id": `${token.slice(1)}x` };
+  const repeated = await fetch(`${service.url}${path}?resumeToken=live`, { headers });
+  expect(await repeated.text()).toContain("Last-Event-ID: is not a resume token");
   // The id of an earlier release is the height of a block.
   await readEvents(livePath, "12", ({ event, data }) => event === undefined && data.result !== undefined);
 });

@@ -1,9 +1,11 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type AccountDetails, AccountType } from "../../gen/vega/vega_pb.js";
 import { always } from "../../src/domain/date-range.js";
-import { type BalancePlace, readBalanceChanges } from "../../src/ledger/balance-changes.js";
+import { AccountDirectory } from "../../src/ledger/account-directory.js";
+import { type BalancePlace, entriesAtOnceMax, readBalanceChanges } from "../../src/ledger/balance-changes.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
+import { LedgerView } from "../../src/ledger/ledger-view.js";
 import { retain } from "../../src/ledger/retain.js";
 import { simulate } from "../../src/simulator/network.js";
 import { Random } from "../../src/simulator/random.js";
@@ -158,6 +160,16 @@ describe.each(networks.filter(([, recording]) => recording !== undefined))("%s",
     }
   });
 
+  test("examines the classes of entries once for a page, however many kinds its accounts are of", async () => {
+    const classes = vi.spyOn(AccountDirectory.prototype, "classes", "get");
+    const { edges } = await api.page("ListAccounts", { pagination: { first: 5_000 } });
+    const kinds = new Set(edges.map(({ node }) => `${node["asset"]} ${node["marketId"]} ${node["type"]}`));
+    expect(kinds.size).toBeGreaterThan(5);
+    // A page that finds further accounts is read again.
+    expect(classes.mock.calls.length).toBeLessThanOrEqual(2);
+    classes.mockRestore();
+  });
+
   test("gives the balances as of any time, of the accounts that a filter selects", async () => {
     for (let i = 0; i < tries(40); i++) {
       const filter = filterOf(random, model);
@@ -236,6 +248,28 @@ test("no change is lost where a page ends early, whatever entry of a block was e
     }
   }
   expect(early).toBeGreaterThan(10);
+  await database.close();
+});
+
+test("blocks of many entries are folded in pieces", async () => {
+  const { url } = newDatabaseUrl();
+  const recording = new RecordingBuilder();
+  let balance = 0;
+  for (let height = 1; height <= 5; height++) {
+    const entries = Array.from({ length: entriesAtOnceMax }, () => ({ toBalance: `${++balance}` }));
+    recording.block(height, BigInt(height), (r) => r.transfer(...entries));
+  }
+  await loadRecording(url, recording.bytes());
+  const database = openDatabase(url);
+  const read = vi.spyOn(LedgerView.prototype, "read");
+  const request = { newestFirst: true, size: 100, backwards: false, cursor: undefined };
+  const call = { signal: new AbortController().signal, clientAddress: "127.0.0.1", requestHeaders: {} };
+  const { rows } = await readBalanceChanges(new LedgerReader(database), undefined, always, request, call);
+  const ofBob = rows.filter(({ of }) => of.partyId === "bob").map((row) => row.balance);
+  expect(ofBob).toEqual([5, 4, 3, 2, 1].map((blocks) => `${blocks * entriesAtOnceMax}`));
+  const pieces: unknown[][] = await Promise.all(read.mock.results.map(({ value }) => value));
+  expect(Math.max(...pieces.map(({ length }) => length))).toBe(entriesAtOnceMax);
+  read.mockRestore();
   await database.close();
 });
 

@@ -3,7 +3,7 @@ import { fromBinary, fromJsonString, type JsonObject, toBinary, toJsonString } f
 import { anyUnpack, StructSchema } from "@bufbuild/protobuf/wkt";
 import { parse } from "csv-parse/sync";
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
 import { batchesMax, exportLedgerEntries } from "../../src/api/export-ledger-entries.js";
@@ -12,6 +12,8 @@ import type { TimeRange } from "../../src/domain/date-range.js";
 import type { EncodedResponse } from "../../src/domain/encoded-response.js";
 import type { Call, ResponseStream } from "../../src/domain/service.js";
 import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
+import { AccountDirectory } from "../../src/ledger/account-directory.js";
+import { LedgerExport } from "../../src/ledger/ledger-export.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { openDatabase } from "../../src/store/database.js";
 import { LedgerFixture } from "./ledger-fixture.js";
@@ -158,6 +160,16 @@ function accountType(type: number): string {
   return type === 77 ? "77" : (AccountType[type] ?? "");
 }
 
+test("exports of a store share the texts of its accounts", async () => {
+  const first = await readAll(await open("network", "usd"));
+  const stream = await open("network", "usd");
+  const account = vi.spyOn(AccountDirectory.prototype, "account");
+  const second = await readAll(stream);
+  expect(account).not.toHaveBeenCalled();
+  account.mockRestore();
+  expect(second.map((response) => response.jsonText())).toEqual(first.map((response) => response.jsonText()));
+});
+
 test("a piece is encoded by hand as the library would", async () => {
   for (const response of await readAll(await open("network", "usd"))) {
     const message = body(response);
@@ -222,6 +234,30 @@ test("a reader that takes nothing makes nothing be read", async () => {
   stream.close();
   expect(stream.take()).toEqual([]);
   expect([stream.ended, stream.failure]).toEqual([true, undefined]);
+});
+
+test("exports that nobody reads hold fewer entries each, the more of them are open", async () => {
+  const next = vi.spyOn(LedgerExport.prototype, "next");
+  const method = exportLedgerEntries({ ledger, batchRows: 100, rowsMax: 200 });
+  if (method.kind !== "server_streaming") throw new Error("the export is a stream");
+  /** Opens exports, and counts the entries that they hold. */
+  const openMany = async (exports: number) => {
+    next.mockClear();
+    const request = { partyId: "network", assetId: "usd" } as never;
+    const streams = await Promise.all(
+      Array.from({ length: exports }, () => Promise.resolve(method.open(request, call))),
+    );
+    await vi.waitFor(() => expect(next.mock.calls.length).toBe(batchesMax * exports));
+    const batches: unknown[][] = await Promise.all(next.mock.results.map(({ value }) => value));
+    return { streams, entries: batches.reduce((sum, { length }) => sum + length, 0) };
+  };
+  const many = await openMany(20);
+  for (const stream of many.streams) stream.close();
+  const one = await openMany(1);
+  one.streams[0]?.close();
+  next.mockRestore();
+  expect(one.entries).toBeGreaterThan(80);
+  expect(many.entries).toBeLessThan(10 * one.entries);
 });
 
 test("a database that goes away in the middle ends the stream with a failure", async () => {

@@ -66,8 +66,10 @@ class Run {
     this.#remembersAll = tombstonesSpareMax > 100;
     const limits = { ...liveLimits, tombstonesSpareMax, messageBytesMax };
     this.network.add({ announce: marketIds.slice(0, 2) });
-    this.#state = new LiveState(this.network.changes(undefined), limits);
-    this.#hub = new Hub(this.#state, limits, createLog("silent"));
+    const changes = this.network.changes(undefined);
+    this.#state = new LiveState(changes.progress, limits);
+    this.#state.apply(changes);
+    this.#hub = new Hub(this.#state, limits, createLog("silent"), { messages: 0 });
   }
 
   run(one: Step): void {
@@ -98,8 +100,8 @@ class Run {
   }
 
   poll(): void {
-    if (this.network.progress.streamSequence === this.#state.place.streamSequence) return;
-    this.#hub.publish(this.#state.apply(this.network.changes(this.#state.place)));
+    if (this.network.progress.streamSequence === this.#state.progress.streamSequence) return;
+    this.#hub.publish(this.#state.apply(this.network.changes(this.#state.progress)));
   }
 
   /** In the end everybody reads, and holds what is true. */

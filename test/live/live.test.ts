@@ -40,7 +40,7 @@ function read(live: Live, ids: readonly string[] = []): StreamReader {
 
 /** Waits until the service is where the network is. */
 async function caughtUp(live: Live): Promise<void> {
-  await vi.waitFor(() => expect(live.state().place.streamSequence).toBe(fixture.network.progress.streamSequence), {
+  await vi.waitFor(() => expect(live.state().progress.streamSequence).toBe(fixture.network.progress.streamSequence), {
     timeout: 20_000,
     interval: 2,
   });
@@ -238,7 +238,7 @@ test("a replica that lags takes nothing back", async () => {
   reader.drain();
   await fixture.database.withConnection((c) => c.run("UPDATE progress SET stream_sequence = 3, height = 0"));
   await sleep(50);
-  expect(live.state().place.streamSequence).toBe(fixture.network.progress.streamSequence);
+  expect(live.state().progress.streamSequence).toBe(fixture.network.progress.streamSequence);
   expect(reader.take()).toBe(0);
   await fixture.add({ levels: [buy("a", "11", 5n)] });
   await caughtUp(live);
@@ -360,6 +360,35 @@ test("waking many readers lets other work pass", async () => {
   await fixture.add({ levels: [buy("a", "10", 5n)] });
   await expect.poll(() => woken).toHaveLength(200);
   expect(woken).toEqual(streams.map((_, i) => i));
+  expect(turns).toBeGreaterThan(5);
+});
+
+test("ending many readers lets other work pass, and one that fails ends no other", async () => {
+  await fixture.add({ announce: ["a"] });
+  const live = await start({ fanOutSliceMs: 1 });
+  const told: number[] = [];
+  let turns = 0;
+  const streams = Array.from({ length: 200 }, (_, i) => {
+    const stream = live.observe(["a"], { clientAddress: "client" });
+    while (stream.take().length > 0) {}
+    stream.onReady(() => {
+      const until = performance.now() + 0.2;
+      while (performance.now() < until) {}
+      told.push(i);
+      if (i === 7) throw new Error("a listener fails");
+    });
+    return stream;
+  });
+  const count = (): void => {
+    if (told.length < streams.length) {
+      turns++;
+      setImmediate(count);
+    }
+  };
+  setImmediate(count);
+  live.drain();
+  expect(streams.map(({ ended, failure }) => [ended, failure?.reason])).toEqual(streams.map(() => [true, "DRAINING"]));
+  await expect.poll(() => told).toEqual(streams.map((_, i) => i));
   expect(turns).toBeGreaterThan(5);
 });
 

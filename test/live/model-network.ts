@@ -3,8 +3,9 @@ import type { Book } from "../../examples/typescript/keep-a-book.js";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { MarketDataSchema } from "../../gen/vega/vega_pb.js";
 import { comparePrices } from "../../src/domain/price.js";
-import type { Changes, DepthRow, LevelRow, Place, Progress } from "../../src/store/changes.js";
+import type { Changes, DepthRow, LevelRow, Place } from "../../src/store/changes.js";
 import type { KeptWhole, TradeRow } from "../../src/store/market-table.js";
+import type { StoreProgress } from "../../src/store/progress-table.js";
 
 /** A level as text, for comparisons: `price volume orders`. */
 export type LevelText = string;
@@ -37,7 +38,7 @@ type Changed<T> = T & { readonly changedSequence: bigint };
 
 /** The rows that a block wrote. */
 export interface BlockRows {
-  readonly progress: Progress;
+  readonly progress: StoreProgress;
   readonly markets: readonly KeptWhole[];
   readonly marketData: readonly KeptWhole[];
   readonly depths: readonly DepthRow[];
@@ -75,7 +76,7 @@ export class ModelNetwork {
   readonly #levels = new Map<string, Changed<LevelRow>>();
   readonly #trades = new Map<string, TradeRow>();
   readonly #history = new Map<string, BookText>();
-  progress: Progress;
+  progress: StoreProgress;
 
   constructor(chainId = "model-chain") {
     this.progress = {

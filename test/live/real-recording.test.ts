@@ -71,7 +71,7 @@ describe.skipIf(path === "")("the recording of a real network, followed as it is
     while (quick.take() > 0) {}
     slow.take();
     const summary = await loaded;
-    await expect.poll(() => live.state().place.streamSequence).toBe(summary.progress?.streamSequence);
+    await expect.poll(() => live.state().progress.streamSequence).toBe(summary.progress?.streamSequence);
     while (slow.take() > 0) {}
     // What its listener expected in vain would have ended it.
     expect(quick.stream.ended).toBe(false);

@@ -69,13 +69,15 @@ class Process {
 
   constructor(readonly network: ModelNetwork) {
     const limits = { ...liveLimits, messageBytesMax: 1_500, tombstonesSpareMax: 3 };
-    this.state = new LiveState(network.changes(undefined), limits);
-    this.hub = new Hub(this.state, limits, createLog("silent"));
+    const changes = network.changes(undefined);
+    this.state = new LiveState(changes.progress, limits);
+    this.state.apply(changes);
+    this.hub = new Hub(this.state, limits, createLog("silent"), { messages: 0 });
   }
 
   poll(): void {
-    if (this.network.progress.streamSequence === this.state.place.streamSequence) return;
-    this.hub.publish(this.state.apply(this.network.changes(this.state.place)));
+    if (this.network.progress.streamSequence === this.state.progress.streamSequence) return;
+    this.hub.publish(this.state.apply(this.network.changes(this.state.progress)));
   }
 
   end(): void {

@@ -425,3 +425,23 @@ test("an event stream of all goes on while a market is stale that its reader has
   }
   await another.drain();
 });
+
+test("a market that is stale when it is announced is told to open streams of states", async () => {
+  const response = await fetch(`${service.url}/api/v2/stream/markets/depth/replay?resumeToken=live`);
+  const states: string[] = [];
+  const reading = (async () => {
+    for await (const text of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      for (const [, id, state] of text.matchAll(/"marketId":"(\w+)","state":"(\w+)"/g)) states.push(`${id} ${state}`);
+    }
+  })();
+  reading.catch(() => {});
+  await expect.poll(() => states.length).toBeGreaterThan(0);
+  states.length = 0;
+  await tell(definition("announced"));
+  await expect.poll(() => states.map((state) => state.replace(/ .*_/, " "))).toEqual(["announced STALE"]);
+  await tell(snapshot("announced", "1", 1n));
+  await expect
+    .poll(() => states.map((state) => state.replace(/ .*_/, " ")))
+    .toEqual(["announced STALE", "announced WHOLE"]);
+  await response.body?.cancel().catch(() => {});
+});

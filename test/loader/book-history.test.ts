@@ -236,9 +236,9 @@ test("the past is that of an independent fold of the events", async () => {
   let compared = 0;
   for (const frame of new FrameSplitter("test").frames(recording)) {
     if (fold.apply(frame) !== "block_end") continue;
-    const { blockTimeNs } = fold.take().reached;
+    const { timeNs } = fold.take().reached;
     for (const [marketId, past] of pasts) {
-      if (!past.moveTo(frame.sequence, blockTimeNs)) continue;
+      if (!past.moveTo(frame.sequence, timeNs)) continue;
       const live = books.find(marketId);
       expect([...past.levels.values()].sort(byText)).toEqual((live?.levels() ?? []).sort(byText));
       expect(past.published).toBe(live?.published ?? 0n);

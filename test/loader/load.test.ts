@@ -8,6 +8,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { ProtocolUpgradeStartedSchema } from "../../gen/vega/events/v1/events_pb.js";
 import { Order_Status, Side } from "../../gen/vega/vega_pb.js";
+import { OrderBooks } from "../../src/domain/order-book.js";
 import { inputIdleMs, type LoadOptions, load } from "../../src/loader/load.js";
 import { type LoadSummary, renderSummary } from "../../src/loader/load-summary.js";
 import { fileSource, streamSource } from "../../src/loader/source.js";
@@ -17,7 +18,7 @@ import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { SecondWriterError } from "../../src/store/progress-table.js";
 import { loadRows } from "../../src/store/table-rows.js";
-import { openWriter } from "../../src/store/writer.js";
+import { idleTransactionSeconds, openWriter } from "../../src/store/writer.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { verify } from "../../src/verify/verify.js";
 import { DatabaseProxy } from "../e2e/database-proxy.js";
@@ -599,6 +600,32 @@ it("takes files that overlap inside of a block, in one load, for one stream of e
   await emptyStore(store);
   await loadBytes(all.bytes());
   expect(rows).toEqual(await dump(url));
+});
+
+it("a server does not end the transaction of a start that takes long to go on from what it read", async () => {
+  await loadBytes(new RecordingBuilder().block(1, 10n).bytes());
+  const { restore } = OrderBooks;
+  const restored = vi.spyOn(OrderBooks, "restore").mockImplementationOnce((...args) => {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, (idleTransactionSeconds + 2) * 1_000);
+    return restore.apply(OrderBooks, args);
+  });
+  try {
+    const recording = new RecordingBuilder().block(1, 10n).block(2, 20n).bytes();
+    expect(await loadBytes(recording)).toMatchObject({ blocks: 1 });
+    expect(restored).toHaveBeenCalledTimes(1);
+  } finally {
+    vi.restoreAllMocks();
+  }
+});
+
+it("finds a gap between files although no block has ended yet", async () => {
+  const all = new RecordingBuilder().begin(1, 10n).market("a").market("b").end();
+  const piece = (from: number, to?: number) => Buffer.concat(all.frames.slice(from, to));
+  const sources = [piece(0, 2), piece(0, 1), piece(3)].map((bytes, n) => streamSource(inChunks(bytes), `piece ${n}`));
+  await expect(load({ database: url, sources, log })).rejects.toThrow(
+    "the stream has a gap: event 4 comes after event 2, where 3 is needed",
+  );
+  expect(await store.query("SELECT height FROM block")).toEqual([]);
 });
 
 describe("another loader writes the same block while the connection is away", () => {

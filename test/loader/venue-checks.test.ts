@@ -1,4 +1,4 @@
-import { type DescField, fromBinary } from "@bufbuild/protobuf";
+import { create, type DescField, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { VenueBusEventSchema } from "../../gen/marketd/events/v1/venue_pb.js";
 import { BusEventSchema } from "../../gen/vega/events/v1/events_pb.js";
@@ -90,6 +90,20 @@ describe("what cannot be is refused", () => {
       for (const frame of frames) fold.apply(frame);
     }).toThrow(message);
   });
+});
+
+it("a trade without an id does not take one from its event that is too long", () => {
+  const recording = new VenueRecording().define().block(2, 2_000_000_000n, (r) => {
+    const trade = { case: "trade" as const, value: { marketId: "m", price: "1", size: "1" } };
+    const event = { case: "venueEvent" as const, value: { event: trade } };
+    const message = create(VenueBusEventSchema, { id: `${"0".repeat(128)}-2`, chainId: "test-chain", event });
+    r.frame(toBinary(VenueBusEventSchema, message));
+  });
+  const books = OrderBooks.restore([], []);
+  const fold = new BlockFold({ progress: undefined, position: 0, books, ledger: new LedgerTextWriter([], []) });
+  expect(() => {
+    for (const frame of new FrameSplitter("test").frames(recording.bytes())) fold.apply(frame);
+  }).toThrow(/^event 5 has trade\.id "0{80}"… \(130 characters\), which /);
 });
 
 describe("a book of too many levels makes its market stale, and the load goes on", () => {

@@ -26,7 +26,7 @@ interface Started {
   workers(): number[];
 }
 
-async function start(program: string, limits: Partial<PrimaryLimits>): Promise<Started> {
+async function start(program: string, limits: Partial<PrimaryLimits>, flags: readonly string[] = []): Promise<Started> {
   const fixture = await MarketFixture.create();
   openings.push(() => fixture.drop());
   await fixture.add({ announce: ["a"] });
@@ -45,6 +45,7 @@ async function start(program: string, limits: Partial<PrimaryLimits>): Promise<S
     refuse: (socket) => refuseConnection(socket, "TOO_MANY_CONNECTIONS"),
     log: pino({}, { write: (line: string) => lines.push(line) }),
     limits,
+    flags,
   });
   openings.push(() => primary.drain());
   const { url } = await primary.start();
@@ -71,12 +72,18 @@ describe("a worker that stands still", () => {
   });
 });
 
-/** A worker as built, the first time; later ones hear and answer, but never come to serve. */
-function slowProgram(): string {
-  const folder = mkdtempSync(join(tmpdir(), "marketd-slow-"));
+/** A program for workers. */
+function writeProgram(text: string): string {
+  const folder = mkdtempSync(join(tmpdir(), "marketd-worker-"));
   openings.push(() => rmSync(folder, { recursive: true, force: true }));
   const program = join(folder, "worker.mjs");
-  const text = `
+  writeFileSync(program, text);
+  return program;
+}
+
+/** A worker as built, the first time; later ones hear and answer, but never come to serve. */
+function slowProgram(): string {
+  return writeProgram(`
     import { existsSync, writeFileSync } from "node:fs";
     const marker = new URL("started", import.meta.url);
     if (existsSync(marker)) {
@@ -86,9 +93,7 @@ function slowProgram(): string {
       writeFileSync(marker, "");
       await import(${JSON.stringify(builtWorker)});
     }
-  `;
-  writeFileSync(program, text);
-  return program;
+  `);
 }
 
 describe("a new worker that never becomes ready", () => {
@@ -100,5 +105,55 @@ describe("a new worker that never becomes ready", () => {
     expect(workers()).toEqual(before);
     expect(lines.filter((line) => line.includes("a new worker was not ready within 1000 ms"))).toHaveLength(1);
     expect(await statusOf(`${url}/api/v2/market/a`)).toBe(200);
+  });
+});
+
+/** Workers that tell each connection which process they are, and a last time that they serve when they are to end. */
+function crossingProgram(): string {
+  return writeProgram(`
+    const say = (message) => process.send(message);
+    process.on("disconnect", () => process.exit(0));
+    process.on("message", ({ kind, id }, socket) => {
+      if (kind === "start" || kind === "drain") say({ kind: "serving", state: "ready" });
+      if (kind === "drain") setTimeout(() => process.exit(0), 2_000);
+      if (kind === "ping") say({ kind: "pong", id, full: false });
+      if (kind !== "connection") return;
+      say({ kind: "taken", full: false });
+      const text = String(process.pid);
+      const head = "HTTP/1.1 200 OK\\r\\nconnection: close\\r\\ncontent-length: " + text.length;
+      socket.once("data", () => socket.end(head + "\\r\\n\\r\\n" + text));
+    });
+    say({ kind: "awake" });
+  `);
+}
+
+describe("a worker that comes to serve when it is to end", () => {
+  it("is handed no connection", async () => {
+    const { primary, url, workers } = await start(crossingProgram(), {});
+    const [old = 0] = workers();
+    const responder = async () => Number(await (await fetch(url, { headers: { connection: "close" } })).text());
+    expect(await responder()).toBe(old);
+    const restarting = primary.restartWorkers();
+    await until("the new one serves", 30_000, async () => (await responder()) !== old);
+    const responders = new Set<number>();
+    for (let n = 0; n < 8; n++) responders.add(await responder());
+    expect(workers()).toContain(old);
+    expect([...responders]).not.toContain(old);
+    await restarting;
+  });
+});
+
+describe("a worker that the system cannot start", () => {
+  it("is tried again, and the primary goes on", async () => {
+    const flags: string[] = [];
+    const { url, lines, workers } = await start(builtWorker, {}, flags);
+    // Node throws for it, as it does where the system has no memory for a process.
+    flags.push("\0");
+    process.kill(workers()[0] ?? 0, "SIGKILL");
+    const isTried = () => lines.some((line) => line.includes("a worker could not be started; trying again"));
+    await until("it is tried", 30_000, isTried);
+    flags.pop();
+    await until("another serves", 30_000, async () => (await statusOf(`${url}/readyz`)) === 200);
+    expect(workers()).toHaveLength(1);
   });
 });

@@ -29,13 +29,17 @@ interface Installed {
   readonly fixture: MarketFixture;
 }
 
-async function serve(workers: number, ...more: string[]): Promise<Installed> {
+function serve(workers: number, ...more: string[]): Promise<Installed> {
+  return serveOn((url) => ["--database-url", url], workers, ...more);
+}
+
+async function serveOn(database: (url: string) => string[], workers: number, ...more: string[]): Promise<Installed> {
   const fixture = await MarketFixture.create();
   openings.push(() => fixture.drop());
   await fixture.add({ announce: ["a"], levels: [{ marketId: "a", side: 1, price: "7", volume: 3n }] });
   const installed = await InstalledProgram.of();
   openings.push(() => installed.remove());
-  const args = ["--database-url", fixture.url, "--listen", "127.0.0.1:0", "--workers", String(workers), ...more];
+  const args = [...database(fixture.url), "--listen", "127.0.0.1:0", "--workers", String(workers), ...more];
   const service = new WorkersProcess([...args, "--drain-ms", "3000"], {}, { program: installed.program });
   openings.push(() => service.destroy());
   const url = await service.url();
@@ -127,6 +131,25 @@ describe("files", () => {
     expect(await refusal(service)).toContain("the TLS certificate or key cannot be used");
     expect(await certificateName(url)).toBe("second");
     expect(service.workers()).toEqual(before);
+  });
+});
+
+describe("the file of the database URL", () => {
+  it("is read anew; one that holds no URL stops it, and the line says so", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "marketd-url-"));
+    openings.push(() => rmSync(folder, { recursive: true, force: true }));
+    const file = join(folder, "url");
+    const writeUrl = (text: string) => writeFileSync(file, `${text}\n`, { mode: 0o600 });
+    const { service, fixture } = await serveOn((url) => {
+      writeUrl(url);
+      return ["--database-url-file", file];
+    }, 1);
+    writeUrl("secret, and no URL");
+    expect(await refusal(service)).toContain("the database URL is not a URL");
+    expect(service.printed).not.toContain("secret");
+    writeUrl(fixture.url);
+    hangUp(service);
+    await rolled(service);
   });
 });
 
@@ -240,6 +263,23 @@ describe("while it goes on", () => {
       expect(await workersServing(url)).toBe(2);
     }
   }, 90_000);
+
+  it("a build whose workers die as soon as they serve is started again after pauses that grow", async () => {
+    const { service, installed, url } = await serve(1);
+    const dying = `process.on("message", ({ kind }) => {
+      if (kind === "readiness") setTimeout(() => process.exit(3), 50);
+    });\n`;
+    await installed.replaceBuild((text, file) => (file === "worker.js" ? dying + text : text), { keep: true });
+    hangUp(service);
+    const deaths = () => service.printed.split("a worker died").length - 1;
+    await until("one died", rollMaxMs, () => deaths() > 0);
+    // A second later, and then two and four.
+    await delay(5_000);
+    expect(deaths()).toBeLessThanOrEqual(4);
+    await installed.replaceBuild(named("next"));
+    hangUp(service);
+    await until("the next one serves", rollMaxMs, async () => (await names(url).catch(() => [])).join() === "next");
+  });
 
   it("another SIGHUP is not lost: in the end all are of the last build", async () => {
     const { service, installed, url } = await serve(2);

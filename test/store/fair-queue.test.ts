@@ -266,6 +266,19 @@ describe("the queue for the database", () => {
     for (const gap of gaps) expect(gap).toBeGreaterThanOrEqual(5);
   });
 
+  test("results are used by addresses in turn, however many each has", async () => {
+    const queue = new FairQueue({ ...defaults, slots: 6 });
+    const used: string[] = [];
+    const names = ["a1", "a2", "a3", "a4", "b1"];
+    const uses = names.map(async (name) => {
+      const call = { signal: new AbortController().signal, clientAddress: name.slice(0, 1), requestHeaders: {} };
+      await queue.run({ class: "ledger", call }, async () => {});
+      used.push(name);
+    });
+    await Promise.all(uses);
+    expect(used).toEqual(["a1", "a2", "b1", "a3", "a4"]);
+  });
+
   test("whatever comes, bounds hold, every request has an outcome, and nothing is left", async () => {
     const step = fc.record({
       kind: fc.constantFrom("ask", "ask", "ask", "started", "abort", "end"),

@@ -4,7 +4,7 @@ import { MalformedHistoryError } from "../../src/domain/book-history.js";
 import { unavailable } from "../../src/domain/failure.js";
 import type { Connection } from "../../src/store/connection/connection.js";
 import { Reader } from "../../src/store/connection/lease.js";
-import { KnownPlace } from "../../src/store/connection/store-place.js";
+import { KnownPlace, ReadBehindError, type StorePlace } from "../../src/store/connection/store-place.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -96,22 +96,37 @@ test("a read that a lock of another session ended is tried again, and is unavail
   await expect(lasting).rejects.toMatchObject({ code: "unavailable", reason: "DATABASE_UNAVAILABLE" });
 });
 
+/** A reader on another server of the same store, which gets what `arrive` says right after the first statement. */
+function lateReader(connection: Connection, place: StorePlace, arrive: string): Reader {
+  const query: Connection["query"] = async (sql, parameters) => {
+    const found = await connection.query<never>(sql, parameters);
+    await connection.query(arrive);
+    return found;
+  };
+  const late = new Proxy(connection, {
+    get: (target, name) => (name === "query" ? query : Reflect.get(target, name)),
+  });
+  return new Reader(late, new KnownPlace(), { class: "history", call: undefined, place });
+}
+
 test("a place that comes between a statement and its proof does not make the statement's rows few", async () => {
   await database.query("CREATE TABLE event (id BIGINT PRIMARY KEY)");
   await database.query("INSERT INTO event VALUES (7)");
   const place = { storeId: "here", streamSequence: 6n };
   const rows = await database.withConnection((connection) => {
-    // Another server of the same store, which gets block 6 right after the first statement.
-    const query: Connection["query"] = async (sql, parameters) => {
-      const found = await connection.query<never>(sql, parameters);
-      await connection.query("UPDATE progress SET stream_sequence = 6");
-      return found;
-    };
-    const late = new Proxy(connection, {
-      get: (target, name) => (name === "query" ? query : Reflect.get(target, name)),
-    });
-    const reader = new Reader(late, new KnownPlace(), { class: "history", call: undefined, place });
+    const reader = lateReader(connection, place, "UPDATE progress SET stream_sequence = 6");
     return reader.query(`SELECT id FROM event WHERE ${reader.holds}`);
   });
   expect(rows).toEqual([{ id: 7n }]);
+});
+
+test("a statement that does not tell of its place runs on no server that lacks it", async () => {
+  const place = { storeId: "here", streamSequence: 7n };
+  const read = database.withConnection(async (connection) => {
+    const reader = lateReader(connection, place, "UPDATE progress SET stream_sequence = 7");
+    const rows = await reader.query("SELECT id FROM event");
+    await reader.prove();
+    return rows;
+  });
+  await expect(read).rejects.toThrow(ReadBehindError);
 });

@@ -129,7 +129,7 @@ async function dropTrades(url: string): Promise<void> {
     const trades = new TradeFold(await readTradeStart(connection, progress), 10_000_000_000n);
     const batch = trades.take(progress?.streamSequence ?? 0n);
     const group = new StatementGroup(connection);
-    await trades.prune(connection, group, batch, progress?.blockTimeNs ?? 0n);
+    await trades.prune(connection, group, batch, progress?.timeNs ?? 0n);
     await writeTradeProgress(group, batch);
     await group.send();
     return batch.dropped?.length;

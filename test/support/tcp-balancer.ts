@@ -9,6 +9,8 @@ export class TcpBalancer {
   #silent = false;
   #turn = 0;
   #delayMs = 0;
+  /** After how many bytes of the server each of the next connections breaks. */
+  #breaks: number[] = [];
 
   #ports: readonly number[];
 
@@ -70,6 +72,11 @@ export class TcpBalancer {
     this.#delayMs = ms;
   }
 
+  /** Breaks the next connections, each after so many bytes of the server. */
+  breakNext(...bytes: number[]): void {
+    this.#breaks = bytes;
+  }
+
   async close(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     this.#server.close();
@@ -80,7 +87,9 @@ export class TcpBalancer {
     const port = this.#ports[this.#turn++ % this.#ports.length] ?? 0;
     const server = connect(port, "127.0.0.1");
     client.pipe(server);
-    if (this.#delayMs === 0) server.pipe(client);
+    const left = this.#breaks.shift();
+    if (left !== undefined) breakAfter(left, server, client);
+    else if (this.#delayMs === 0) server.pipe(client);
     else setTimeout(() => server.pipe(client), this.#delayMs);
     for (const [socket, other] of [
       [client, server],
@@ -97,6 +106,11 @@ export class TcpBalancer {
     mute(client);
     mute(server);
   }
+}
+
+/** Passes on so many bytes, and then breaks the connection. */
+function breakAfter(bytes: number, server: Socket, client: Socket): void {
+  server.once("data", (data) => client.write(data.subarray(0, bytes), () => client.destroy()));
 }
 
 /** Reads on, so that nothing is held up, and passes nothing on, the end included. */

@@ -49,6 +49,25 @@ describe("a ladder", () => {
     );
   });
 
+  it("has every level of a large book", () => {
+    const count = 80_000;
+    const [sell, bids] = [1, 0].map((first) =>
+      Array.from({ length: count }, (_, n) => level(BigInt(first * count + n + 1), 1n)),
+    );
+    const book = {
+      buy: bids?.toReversed() ?? [],
+      sell: sell ?? [],
+      places: { price: 0, size: 0 },
+      isFlashing: () => false,
+    };
+    const lines = ladderLines(book, count, Number.POSITIVE_INFINITY, styleOf(false));
+    expect(lines).toHaveLength(2 * count + 2);
+    expect([lines[1], lines.at(-1)].map((line) => line?.trim().replaceAll(/ +/g, " "))).toEqual([
+      "160,000 1 80,000 1",
+      "1 1 80,000 1",
+    ]);
+  });
+
   it("says which side is empty", () => {
     const lineOf = (buy: number, sell: number) => {
       const levels = (count: number) => Array.from({ length: count }, () => level(5n, 1n));

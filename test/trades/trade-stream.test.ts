@@ -7,6 +7,7 @@ import { trades as readTrades } from "../../clients/typescript/src/trade-reader.
 import { openMarketd } from "../../src/connect/open-marketd.js";
 import { unavailable } from "../../src/domain/failure.js";
 import type { ResponseStream } from "../../src/domain/service.js";
+import type { FeedOwner } from "../../src/live/feed.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { simulate } from "../../src/simulator/network.js";
@@ -240,6 +241,50 @@ test("readers are woken by each read, also if new blocks come faster than they a
   reader.stream.close();
   await caller.opened.close();
   await slow.close();
+});
+
+test("readers that are far behind leave a turn at the database to those that are not", async () => {
+  const { url: other, loadBlock } = await oneTradeBlocks();
+  await loadBlock(1);
+  const caller = await ApiCaller.open(other, { pollIntervalMs: 1 });
+  const { live } = caller.opened;
+  const store = openDatabase(other);
+  const follower = new TradeFollower(store, live.state(), 1);
+  const open = (key: string, clientAddress: string) => {
+    const makeFeed = (owner: FeedOwner) => new TradeFeed(follower, { marketIds: [], partyIds: [] }, owner);
+    return new Reader(live.openFeed(key, follower.newest, makeFeed, clientAddress));
+  };
+  const quick = open("quick", "10.0.0.1");
+  const far = Array.from({ length: 6 }, (_, n) => open(`far ${n}`, "10.0.0.2"));
+  for (const reader of [quick, ...far]) expect(reader.take()).toBe(1);
+  const has = (reader: Reader, ...ids: string[]) =>
+    vi.waitFor(
+      () => {
+        while (reader.take() > 0);
+        expect(reader.trades.map(({ id }) => id)).toEqual(ids);
+      },
+      { timeout: 10_000 },
+    );
+  await loadBlock(2);
+  await has(quick, "2");
+  await loadBlock(3);
+  await has(quick, "2", "3");
+  let goOn: () => void = () => {};
+  const blocked = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  const lease = store.lease.bind(store);
+  const slow = vi.spyOn(store, "lease").mockImplementation((of, use) => {
+    return lease(of, (reader) => blocked.then(() => use(reader)));
+  });
+  for (const reader of far) expect(reader.take()).toBe(0);
+  expect(slow).toHaveBeenCalledTimes(far.length);
+  slow.mockRestore();
+  await loadBlock(4);
+  await has(quick, "2", "3", "4").finally(goOn);
+  for (const reader of far) await has(reader, "2", "3", "4");
+  await caller.opened.close();
+  await store.close();
 });
 
 test("an unknown market is refused, and trades that are no longer written end a stream", async () => {

@@ -1,7 +1,14 @@
+import { once } from "node:events";
 import http from "node:http";
+import http2 from "node:http2";
 import { connect, type Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
+import { create } from "@bufbuild/protobuf";
 import { afterEach, expect, test, vi } from "vitest";
+import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import type { CompressedBytes, Encoding } from "../../src/domain/encoded-response.js";
+import { MessageResponse } from "../../src/encoding/message-response.js";
 import { heldRequests, largeMessages, requestBytesPerClientMax } from "../../src/transport/call/event-loop.js";
 import type { RunningServer } from "../../src/transport/server.js";
 import type { FakeService } from "./fake-api.js";
@@ -112,6 +119,32 @@ test("large messages of a client that has left are not read", async () => {
   expect(service.requests.length).toBeLessThan(30);
 });
 
+test("messages that end at once are read in the time of a turn, and clients take turns", async () => {
+  ({ server, service } = await serveFake());
+  const { port } = server.address;
+  const count = 250;
+  const body = gzipSync(`{"filter":{"transferTypes":[${"1,".repeat(8_100)}1]}}`);
+  const headers = {
+    ":method": "POST",
+    ":path": `/${method}`,
+    "content-type": "application/json",
+    "content-encoding": "gzip",
+  };
+  const open = (localAddress: string) =>
+    http2.connect(server.url, { createConnection: () => connect({ port, host: "127.0.0.1", localAddress }) });
+  const [many, one] = [open("127.0.0.1"), open("127.0.0.2")];
+  const streams = Array.from({ length: count }, () => many.request(headers));
+  const other = one.request({ ...headers, ":path": "/datanode.api.v2.TradingDataService/GetMarket" });
+  await delay(300);
+  for (const stream of streams) stream.end(body);
+  other.end(gzipSync('{"marketId":"m"}'));
+  const most = await mostInOneTurn(count + 1);
+  // Each takes about a millisecond; all of them have arrived in two packets.
+  expect(most).toBeLessThan(count / 2);
+  expect(service.requests.findIndex((request) => "marketId" in (request as object))).toBeLessThan(count / 2);
+  for (const session of [many, one]) session.destroy();
+});
+
 test("requests that are held back half-way are counted, by client", async () => {
   ({ server, service } = await serveFake());
   const part = Buffer.alloc(250_000, " ");
@@ -138,4 +171,56 @@ test("requests that are held back half-way are counted, by client", async () => 
   expect((await ask("127.0.0.1")).status).not.toBe(429);
   for (const socket of sockets) socket.destroy();
   await vi.waitFor(async () => expect((await ask("127.0.0.2")).status).not.toBe(429), patience);
+});
+
+const updates = ObserveMarketsDepthUpdatesResponseSchema;
+const updatesPath = "/api/v2/stream/markets/depth/updates";
+
+/** A message of half a mebibyte, which tells when it is encoded. */
+class LargeUpdate extends MessageResponse<typeof updates> {
+  constructor(
+    sequenceNumber: number,
+    private readonly onEncode: () => void,
+  ) {
+    const update = [{ marketId: "m".repeat(512 * 1024), sequenceNumber: BigInt(sequenceNumber) }];
+    super(updates, create(updates, { update }));
+  }
+
+  override encode<Bytes extends CompressedBytes>(encoding: Encoding<Bytes>): Bytes {
+    this.onEncode();
+    return super.encode(encoding);
+  }
+}
+
+test("what a stream has at once is encoded as its reader takes it, in turns of the event loop", async () => {
+  ({ server, service } = await serveFake());
+  const count = 60;
+  const turns = new Set<number>();
+  let [turn, encoded] = [0, 0];
+  const nextTurn = () => {
+    turn++;
+    if (encoded < count) setImmediate(nextTurn);
+  };
+  setImmediate(nextTurn);
+  service.onOpen = (stream) => {
+    const onEncode = () => {
+      encoded++;
+      turns.add(turn);
+    };
+    stream.give(...Array.from({ length: count }, (_, n) => new LargeUpdate(n, onEncode)));
+  };
+  const request = http.get({ port: server.address.port, path: updatesPath, agent: false });
+  const [response] = (await once(request, "response")) as [http.IncomingMessage];
+  await delay(500);
+  // Buffers of both sockets hold some.
+  expect(encoded).toBeLessThan(count);
+  let text = "";
+  for await (const piece of response.setEncoding("latin1")) {
+    text += piece;
+    if (text.split("\n").length > count) break;
+  }
+  expect([...text.matchAll(/"sequenceNumber":"(\d+)"/g)].map(([, n]) => Number(n))).toEqual(
+    Array.from({ length: count }, (_, n) => n),
+  );
+  expect([encoded, turns.size]).toEqual([count, count]);
 });

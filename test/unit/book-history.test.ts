@@ -9,9 +9,9 @@ import {
   encodeUpdate,
   MalformedHistoryError,
   SegmentEncoder,
-  sortLevels,
 } from "../../src/domain/book-history.js";
 import type { ChangedLevel } from "../../src/domain/order-book.js";
+import { sortLevels } from "../../src/domain/price-ladder.js";
 
 const uint64 = fc.bigInt({ min: 0n, max: 2n ** 64n - 1n });
 const price = fc.oneof(

@@ -82,6 +82,8 @@ describe("a tracked book", () => {
     expect(prices(2)).toEqual([["9:0"], ["11:4"]]);
     expect(prices(3)).toEqual([[], ["11:4"]]);
     expect(prices(4)).toEqual([[], []]);
+    // It has two levels; a third one has vanished.
+    expect([0, 1, 2, 4].map((mark) => book.isSmallerThanChanges(mark))).toEqual([true, true, false, false]);
   });
 
   test("many levels set at once are the same as one by one", () => {
@@ -119,6 +121,7 @@ describe("a tracked book", () => {
     for (let n = 1; n <= 4; n++) book.set(1, String(n), 0n, 0n, n);
     expect(book.size).toEqual({ levels: 0, tombstones: 2 });
     expect(book.changedSince(1)).toBeUndefined();
+    expect(book.isSmallerThanChanges(1)).toBe(true);
     expect(book.changedSince(2)?.buy.map((one) => one.price)).toEqual(["4", "3"]);
   });
 
@@ -127,7 +130,7 @@ describe("a tracked book", () => {
     book.set(1, "9", 1n, 1n, 1);
     const kept = { side: 2, ...level("5", 1n), mark: 8 } as const;
     const gone = { side: 1, price: "9", volume: 0n, numberOfOrders: 0n, mark: 9 } as const;
-    book.apply(runAtOnce(book.prepareWhole([gone, kept], 7)));
+    book.apply(runAtOnce(book.prepareWhole([gone, kept], 7, ({ mark }) => mark)));
     expect(book.changedSince(6)).toBeUndefined();
     expect(book.changedSince(7)?.buy.map((one) => one.price)).toEqual(["9"]);
     expect(book.changedSince(8)?.sell).toEqual([]);

@@ -12,7 +12,7 @@ async function pastOf(turns: Turns, ms = 1_000): Promise<number> {
   const until = performance.now() + ms;
   let computedMs = 0;
   const read = async (): Promise<void> => {
-    for (await turns.next(); performance.now() < until; await turns.next()) {
+    for (await turns.next("a"); performance.now() < until; await turns.next("a")) {
       computeFor(2);
       computedMs += 2;
     }
@@ -53,13 +53,21 @@ test("readers of the past leave a busy loop to others, and still go on", async (
 
 test("a rest is short, however long the piece before it was", async () => {
   const turns = new Turns();
-  await turns.next();
+  await turns.next("a");
   computeFor(60);
   // Others use nearly all of the loop meanwhile, so that the next rest would be two seconds.
   setImmediate(() => computeFor(500));
-  await turns.next();
+  await turns.next("a");
   computeFor(100);
   const startedMs = performance.now();
-  await turns.next();
+  await turns.next("a");
   expect(performance.now() - startedMs).toBeLessThan(restMsMax + 300);
+});
+
+test("clients take turns, each with its oldest call", async () => {
+  const turns = new Turns();
+  const done: string[] = [];
+  const calls = ["a1", "a2", "a3", "b1", "b2", "c1"];
+  await Promise.all(calls.map((call) => turns.next(call.charAt(0)).then(() => done.push(call))));
+  expect(done).toEqual(["a1", "a2", "b1", "c1", "a3", "b2"]);
 });

@@ -1,14 +1,18 @@
 import { Readable } from "node:stream";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { retain } from "../../src/ledger/retain.js";
 import { load } from "../../src/loader/load.js";
 import { fileSource, streamSource } from "../../src/loader/source.js";
 import { type NetworkOptions, simulate } from "../../src/simulator/network.js";
+import { candleRows } from "../../src/store/candle-table.js";
 import type { Row } from "../../src/store/connection/column.js";
+import { ServerConnection } from "../../src/store/connection/connection.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { firstChangesPart } from "../../src/store/history-table.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { readProgress } from "../../src/store/progress-table.js";
+import { readTableDigests, sumOf } from "../../src/store/table-digest-table.js";
+import { readRows, writeRows } from "../../src/store/table-rows.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { type Finding, renderFinding } from "../../src/verify/findings.js";
 import { renewDigests } from "../../src/verify/renew-digests.js";
@@ -63,7 +67,7 @@ async function venueBlocks(database: Database): Promise<Buffer> {
   recording.chainId = progress.chainId;
   recording.sequence = progress.streamSequence + 1n;
   return recording
-    .block(progress.height + 1n, progress.blockTimeNs + 1n, (r) => {
+    .block(progress.height + 1n, progress.timeNs + 1n, (r) => {
       for (const [marketId, priceDecimals] of [
         ["m1", 2],
         ["m2", 3],
@@ -80,7 +84,7 @@ async function venueBlocks(database: Database): Promise<Buffer> {
 async function retainFrom(database: Database, height: bigint): Promise<void> {
   const progress = await database.withConnection(readProgress);
   const [block] = await database.query<{ t: bigint }>("SELECT time_ns AS t FROM block WHERE height = ?", [height]);
-  await retain(database, { keepNs: (progress?.blockTimeNs ?? 0n) - (block?.t ?? 0n) });
+  await retain(database, { keepNs: (progress?.timeNs ?? 0n) - (block?.t ?? 0n) });
 }
 
 /** Runs statements as somebody does who may write into the database. */
@@ -338,6 +342,33 @@ describe("digests that are made anew", () => {
       await renewDigests(database);
     }
   }, 120_000);
+
+  it("of more candles than are read at once", async () => {
+    const { database } = await fullStore();
+    const prices = { open: "1", high: "1", low: "1", close: "1", volume: 1n };
+    const candles = Array.from({ length: 25_000 }, (_, minute) => ({
+      ...{ marketId: "many", periodSeconds: 60, startNs: BigInt(minute) * 60_000_000_000n, lastNs: 1n, ...prices },
+      ...{ firstTrade: BigInt(minute), priceDecimals: 0n, sizeDecimals: 0n },
+    }));
+    await database.withTransaction((connection) => writeRows(connection, candleRows, candles));
+    const lengths: number[] = [];
+    const { query } = ServerConnection.prototype;
+    vi.spyOn(ServerConnection.prototype, "query").mockImplementation(async function (this: ServerConnection, ...args) {
+      const rows = await query.apply(this, args);
+      lengths.push(rows.length);
+      return rows as never;
+    });
+    try {
+      await renewDigests(database);
+    } finally {
+      vi.restoreAllMocks();
+    }
+    expect(Math.max(...lengths)).toBe(10_000);
+    await database.withConnection(async (connection) => {
+      const digests = await readTableDigests(connection, "history_digest");
+      expect(digests.get("candle")).toEqual(sumOf(candleRows, await readRows(connection, candleRows)));
+    });
+  });
 
   it("not while a loader writes, and a loader that did not is stopped by it", async () => {
     const { url, database } = await fullStore();

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { apiQuery, dayAfter, dayOf, dayText, rangeOf, shortTime, withDay } from "../../web/accounts/account-range.js";
+import { dayAfter, dayOf, dayText, rangeOf, withDay } from "../../web/accounts/account-range.js";
 import { balanceHistory, balanceRows } from "../../web/accounts/balances.js";
 import { axisTime } from "../../web/format/axis-text.js";
+import { linkedTime, shortTime, typedTime } from "../../web/format/time-text.js";
 
 const account = (balance: string, type = "GENERAL", marketId = "") => {
   return { owner: "p", asset: "a", marketId, type, balance };
@@ -43,7 +44,8 @@ describe("the times of an account's URL", () => {
   it("are UTC or nanoseconds, and may be a day", () => {
     const url = withDay(new URLSearchParams("filter.partyIds=p&pagination.first=5&asOf=1"), "2024-02-29");
     expect(String(url)).toBe("filter.partyIds=p&dateRange.startTimestamp=2024-02-29&dateRange.endTimestamp=2024-03-01");
-    const range = rangeOf(apiQuery(url));
+    for (const [name, text] of [...url]) if (name.startsWith("dateRange.")) url.set(name, linkedTime(text));
+    const range = rangeOf(url);
     expect(range).toEqual({ startNs: 1_709_164_800_000_000_000n, endNs: 1_709_251_200_000_000_000n });
     expect(dayOf(range)).toBe("2024-02-29");
     expect(dayText("2024-02-29")).toBe("Thursday, 2024-02-29");
@@ -52,13 +54,23 @@ describe("the times of an account's URL", () => {
     expect(dayOf({ startNs: undefined, endNs: 86_400_000_000_000n })).toBe(undefined);
   });
 
-  it("leave to the service what is no time", () => {
-    const query = apiQuery(new URLSearchParams("dateRange.startTimestamp=soon"));
-    expect(query.get("dateRange.startTimestamp")).toBe("soon");
-    expect(rangeOf(query).startNs).toBe(undefined);
+  it.each([
+    ["soon", /^"soon" is no time; one looks like 2024-01-31 12:00:00\.5/],
+    ["1969-12-31 23:59:59", /^"1969-.*" is out of range: times are from 1970-01-01 to 2262-04-11 23:47:16\.854775807$/],
+    ["9999-01-01", /^"9999-01-01" is out of range/],
+    ["9223372036854775808", /^"9223372036854775808" is out of range/],
+  ])("say what is wrong with %s", (text, message) => {
+    expect(() => linkedTime(text)).toThrow(message);
+    expect(() => typedTime(text)).toThrow(message);
+  });
+
+  it("may be numbers however short, which a reader cannot type", () => {
+    expect([linkedTime("0"), linkedTime("20000")]).toEqual(["0", "20000"]);
+    expect(() => typedTime("1706527000")).toThrow('"1706527000" is no time');
   });
 
   it.each([
+    [0n, "1970-01-01 00:00"],
     [1_706_572_800_000_000_000n, "2024-01-30 00:00"],
     [1_706_572_810_000_000_000n, "2024-01-30 00:00:10"],
     [1_706_572_800_500_000_000n, "2024-01-30 00:00:00.5"],

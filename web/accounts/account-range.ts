@@ -1,4 +1,4 @@
-import { instant, nanoseconds } from "../../src/domain/instant.js";
+import { isoInstant } from "../../src/domain/instant.js";
 
 const nsPerDay = 86_400_000_000_000n;
 const [start, end] = ["dateRange.startTimestamp", "dateRange.endTimestamp"];
@@ -9,17 +9,7 @@ export interface AccountRange {
   readonly endNs: bigint | undefined;
 }
 
-/** The parameters of an account's URL as the API takes them: its times may be written as UTC. */
-export function apiQuery(query: URLSearchParams): URLSearchParams {
-  const isTime = (name: string) => name === start || name === end;
-  const parameters = [...query].map(([name, value]): [string, string] => [
-    name,
-    (isTime(name) && nanoseconds(value)) || value,
-  ]);
-  return new URLSearchParams(parameters);
-}
-
-/** The range of a query of the API. One that is malformed has no bounds: the service says what is wrong. */
+/** The range of a query of the API. What is no time is no bound. */
 export function rangeOf(query: URLSearchParams): AccountRange {
   const bound = (name: string) => (/^[0-9]+$/.test(query.get(name) ?? "") ? BigInt(query.get(name) ?? 0) : undefined);
   return { startNs: bound(start), endNs: bound(end) };
@@ -40,17 +30,17 @@ export function readRange(range: AccountRange, newestNs: bigint): ReadRange {
   return { startNs, endNs: startNs !== undefined && startNs > after ? startNs : after, newestNs };
 }
 
-/** The parameters of a range, with another end. A malformed end stays, so that the service says what is wrong. */
+/** The parameters of a range, with another end. */
 export function endingAt(times: URLSearchParams, endNs: bigint | undefined): URLSearchParams {
   const query = new URLSearchParams(times);
-  if (endNs !== undefined && /^[0-9]*$/.test(times.get(end) ?? "")) query.set(end, String(endNs));
+  if (endNs !== undefined) query.set(end, String(endNs));
   return query;
 }
 
 /** The day in UTC that a range is, as `2024-01-30`; undefined: it is none. */
 export function dayOf({ startNs, endNs }: AccountRange): string | undefined {
   if (startNs === undefined || endNs !== startNs + nsPerDay || startNs % nsPerDay !== 0n) return undefined;
-  return instant(String(startNs)).slice(0, 10) || "1970-01-01";
+  return isoInstant(startNs).slice(0, 10);
 }
 
 /** The day so many days after another one. */
@@ -76,9 +66,4 @@ export function withDay(query: URLSearchParams, day: string | undefined): URLSea
           [end, dayAfter(day, 1)],
         ];
   return new URLSearchParams([...kept, ...range]);
-}
-
-/** A time to the minute, or as exactly as it is. */
-export function shortTime(timeNs: bigint): string {
-  return instant(String(timeNs)).replace(/(:00)?\.?0*$/, "");
 }

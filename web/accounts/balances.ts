@@ -71,6 +71,13 @@ export interface Moved {
   readonly into: bigint;
   readonly outOf: bigint;
   readonly between: bigint;
+  /** Into less out of those of the accounts whose balance is what their entries moved: all but external ones. */
+  readonly gain: bigint;
+}
+
+/** Whether an account's balances add up. The network states whatever it likes of external ones, which are without end. */
+export function addsUp(type: string): boolean {
+  return type !== "ACCOUNT_TYPE_EXTERNAL";
 }
 
 /** Adds what entries moved of the accounts of a filter to sums by type. */
@@ -85,9 +92,12 @@ export function addMoved(sums: Map<string, Moved>, filter: URLSearchParams, entr
     const { transferType: type } = entry;
     const from = isOwn(entry.fromAccountPartyId, entry.fromAccountMarketId, entry.fromAccountType);
     const to = isOwn(entry.toAccountPartyId, entry.toAccountMarketId, entry.toAccountType);
-    const sum = sums.get(type) ?? { type, entries: 0, into: 0n, outOf: 0n, between: 0n };
+    const sum = sums.get(type) ?? { type, entries: 0, into: 0n, outOf: 0n, between: 0n, gain: 0n };
     const side = from && to ? "between" : to ? "into" : "outOf";
-    sums.set(type, { ...sum, entries: sum.entries + 1, [side]: sum[side] + BigInt(entry.quantity) });
+    const quantity = BigInt(entry.quantity);
+    const gained =
+      (to && addsUp(entry.toAccountType) ? quantity : 0n) - (from && addsUp(entry.fromAccountType) ? quantity : 0n);
+    sums.set(type, { ...sum, entries: sum.entries + 1, [side]: sum[side] + quantity, gain: sum.gain + gained });
   }
 }
 

@@ -3,7 +3,7 @@ import { type Quote, quoteOf } from "../../src/domain/quote.js";
 import { Observable } from "../hooks/observable.js";
 import type { MarketDepthUpdate, MarketHistoryStatus, PriceLevel, ReplayMessage } from "../service/messages.js";
 import { pausedText } from "../service/stream-limits.js";
-import { DepthStream, type DepthStreamListener, type StreamLoss } from "./depth-stream.js";
+import { chainChanged, DepthStream, type DepthStreamListener, type StreamLoss } from "./depth-stream.js";
 
 /** Mid prices that are kept of each market, one a second. */
 export const midSamplesMax = 3_600;
@@ -102,6 +102,11 @@ export class BookStore implements DepthStreamListener {
     }, 1_000);
   }
 
+  /** Opens the stream at once if it is lost. */
+  retry(): void {
+    this.#stream.retry();
+  }
+
   opened(goesOn: boolean): void {
     if (goesOn) return;
     this.#books = new Map();
@@ -147,7 +152,7 @@ export class BookStore implements DepthStreamListener {
   }
 
   lost({ message, reason, redefined }: StreamLoss): void {
-    const isOtherChain = reason === "CHAIN_CHANGED";
+    const isOtherChain = reason === chainChanged;
     if (isOtherChain || redefined) {
       // What is shown is not old, but wrong.
       for (const id of this.#known) this.#unread.add(id);

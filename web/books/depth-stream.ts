@@ -40,6 +40,9 @@ export function errorIn(event: Event): ErrorBody["error"] | undefined {
 /** UNAVAILABLE, such as that of a process that ends. */
 const transientCode = 14;
 
+/** The reason of an error where the service's database holds another chain than the stream began with. */
+export const chainChanged = "CHAIN_CHANGED";
+
 /** The token that opens a stream at the newest block. */
 const newest = "live";
 
@@ -116,10 +119,12 @@ export class DepthStream {
     source.addEventListener("error", (event) => {
       const error = errorIn(event);
       const reason = error?.details?.find((detail) => detail.reason !== undefined)?.reason ?? "";
-      const loss = { message: error?.message ?? "connection lost", reason, redefined: false };
+      const isOtherChain = reason === chainChanged;
+      const message = isOtherChain ? "the service has another chain" : (error?.message ?? "connection lost");
+      const loss = { message, reason, redefined: false };
       // Refused, and not cut off: perhaps because of the token.
       const isRefused = error === undefined ? source.readyState === EventSource.CLOSED : error.code !== transientCode;
-      if (isRefused) this.beginAnew(loss);
+      if (isOtherChain || isRefused) this.beginAnew(loss);
       else this.#openAgain(loss);
     });
   }
@@ -130,8 +135,16 @@ export class DepthStream {
     this.#timer = setTimeout(() => this.#openAgain(silent), silenceMaxMs);
   }
 
-  /** Ends the connection, and opens another one later, which begins with whole books. */
+  /** Opens a lost connection at once. */
+  retry(): void {
+    if (this.#source?.readyState !== EventSource.CLOSED) return;
+    clearTimeout(this.#timer);
+    this.#open();
+  }
+
+  /** Ends the connection, and opens another one later, which begins with whole books; at once after another chain's. */
   beginAnew(loss: StreamLoss): void {
+    if (loss.reason === chainChanged && this.#token !== newest) this.#retryMs = 0;
     this.#token = newest;
     this.#openAgain(loss);
   }
@@ -143,6 +156,6 @@ export class DepthStream {
     this.#listener.lost(loss);
     if (this.#source === undefined) return;
     this.#timer = setTimeout(() => this.#open(), this.#retryMs);
-    this.#retryMs = Math.min(this.#retryMs * 2, retryMaxMs);
+    this.#retryMs = Math.min(Math.max(this.#retryMs * 2, retryMinMs), retryMaxMs);
   }
 }

@@ -1,5 +1,6 @@
 import { DepthBook } from "../../src/domain/depth-book.js";
 import { quoteOf } from "../../src/domain/quote.js";
+import { thrownText } from "../../src/domain/thrown-text.js";
 import type { Places } from "../format/decimal.js";
 import { Observable } from "../hooks/observable.js";
 import type { BlockPlace, ReplayMessage, Trade } from "../service/messages.js";
@@ -136,7 +137,7 @@ export class PastMarket {
     } catch (thrown) {
       if (this.#wanted !== timestamp) return;
       this.moment.set(undefined);
-      this.problem.set(thrown instanceof Error ? thrown.message : String(thrown));
+      this.problem.set(thrownText(thrown));
     }
   }
 
@@ -153,7 +154,7 @@ export class PastMarket {
       const change = await (by < 0 ? this.#changeBefore(from) : this.#changeAfter(from));
       if (isAwaited()) this.#onMove(change?.timestamp);
     } catch (thrown) {
-      if (isAwaited()) this.problem.set(thrown instanceof Error ? thrown.message : String(thrown));
+      if (isAwaited()) this.problem.set(thrownText(thrown));
     }
   }
 

@@ -1,8 +1,8 @@
 import { useState } from "preact/hooks";
 import uPlot from "uplot";
-import { shortTime } from "../accounts/account-range.js";
 import type { BalanceStep } from "../accounts/balances.js";
 import { approximate, drawnDecimals, drawnUnit, scaled } from "../format/decimal.js";
+import { shortTime } from "../format/time-text.js";
 import { Chart, type ChartColours } from "./chart.js";
 import { lineRange, sideAxis, timeAxis } from "./chart-axis.js";
 

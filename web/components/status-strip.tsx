@@ -3,7 +3,7 @@ import { duration, timeOfDay } from "../../src/domain/instant.js";
 import type { BookStore, StreamState } from "../books/book-store.js";
 import { grouped, missing } from "../format/decimal.js";
 import { useObservable } from "../hooks/observable.js";
-import { blockAgeMaxSeconds } from "../hooks/staleness.js";
+import { blockAgeMaxSeconds, silentText } from "../hooks/staleness.js";
 import { useSeconds } from "../hooks/use-seconds.js";
 import { blockAgeSeconds, type ServiceStatus, type Status } from "../service/service-status.js";
 
@@ -11,8 +11,6 @@ import { blockAgeSeconds, type ServiceStatus, type Status } from "../service/ser
 const databaseSilenceMaxSeconds = 3;
 
 type Level = "good" | "warn" | "bad" | "plain";
-
-const streamLevels = { connecting: "warn", live: "good", lost: "bad", paused: "plain" } as const;
 
 interface FigureProps {
   readonly id: string;
@@ -32,9 +30,11 @@ function Figure({ id, name, level = "plain", children }: FigureProps) {
   );
 }
 
-function streamText({ state, since, message }: StreamState): string {
-  if (state === "paused") return message;
-  return state === "lost" ? `${message} since ${timeOfDay(since)}; trying again` : state;
+/** An open stream of a service that does not respond is not known to be live before it is silent for long. */
+function streamText({ state, since, message }: StreamState, { reachable }: Status): readonly [Level, string] {
+  if (state === "live") return reachable ? ["good", state] : ["warn", "not known"];
+  if (state === "lost") return ["bad", `${message} since ${timeOfDay(since)}; trying again`];
+  return state === "paused" ? ["plain", message] : ["warn", state];
 }
 
 function databaseText({ response }: Status): readonly [Level, string] {
@@ -44,8 +44,7 @@ function databaseText({ response }: Status): readonly [Level, string] {
   return silence < databaseSilenceMaxSeconds ? ["good", "answers"] : ["bad", `silent for ${duration(silence)}`];
 }
 
-function serviceText({ reachable, since, response }: Status): readonly [Level, string] {
-  if (!reachable) return ["bad", `no response since ${timeOfDay(since)}`];
+function serviceText({ response }: Status): readonly [Level, string] {
   if (response === undefined) return ["plain", missing];
   return [response.status === "ready" ? "good" : "warn", response.status];
 }
@@ -55,19 +54,21 @@ export function StatusStrip({ books, status }: { readonly books: BookStore; read
   const now = useObservable(status.status, (value) => value);
   const stream = useObservable(books.stream, (value) => value);
   const updates = useObservable(books.updatesPerSecond, (value) => value);
-  const [serviceLevel, service] = serviceText(now);
-  const [databaseLevel, database] = databaseText(now);
+  const silent = now.reachable ? undefined : (["warn", silentText(now)] as const);
+  const [streamLevel, streamState] = streamText(stream, now);
+  const [serviceLevel, service] = silent ?? serviceText(now);
+  const [databaseLevel, database] = silent ?? databaseText(now);
   useSeconds();
   const age = blockAgeSeconds(now);
   const { blockHeight, streamSequence, markets, staleMarkets = 0 } = now.response ?? {};
   return (
     <>
       <p class="visually-hidden" role="status">
-        Stream {streamText(stream)}
+        Stream {streamState}
       </p>
       <dl class="strip" data-stale={now.reachable ? undefined : ""} aria-label="Service">
-        <Figure id="stream-state" name="Stream" level={streamLevels[stream.state]}>
-          {streamText(stream)}
+        <Figure id="stream-state" name="Stream" level={streamLevel}>
+          {streamState}
         </Figure>
         <Figure id="updates-per-second" name="Updates/s">
           {grouped(String(updates))}

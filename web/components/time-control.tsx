@@ -1,10 +1,11 @@
 import { useEffect, useState } from "preact/hooks";
 import { instant } from "../../src/domain/instant.js";
+import { thrownText } from "../../src/domain/thrown-text.js";
 import { type PastMarket, type Speed, speeds } from "../books/past-market.js";
+import { typedTime } from "../format/time-text.js";
 import { useObservable } from "../hooks/observable.js";
 import { showMarket } from "../route.js";
 import { Segments } from "./segments.js";
-import { timeOf } from "./time.js";
 
 const nsPerMs = 1_000_000n;
 /** Places of the slider. */
@@ -32,9 +33,9 @@ function TimeText({ onTime }: { readonly onTime: (timestamp: string) => void }) 
     event.preventDefault();
     const input = event.currentTarget.elements.namedItem("time") as HTMLInputElement;
     try {
-      onTime(timeOf(input.value.trim()));
+      onTime(typedTime(input.value.trim()));
     } catch (thrown) {
-      input.setCustomValidity(thrown instanceof Error ? thrown.message : String(thrown));
+      input.setCustomValidity(thrownText(thrown));
       input.reportValidity();
     }
   };

@@ -1,6 +1,6 @@
 import { duration, instant, timeOfDay } from "../../src/domain/instant.js";
 import type { StreamState } from "../books/book-store.js";
-import { blockAgeSeconds, type Status } from "../service/service-status.js";
+import type { Status } from "../service/service-status.js";
 import type { Polled } from "./use-poll.js";
 
 /** A network that makes no block for this long stands still. */
@@ -14,11 +14,15 @@ export function lostBooks(stream: StreamState): string | undefined {
   return undefined;
 }
 
-/** Says since when the network stands still; undefined: it does not, or the service cannot be reached. */
+/** Since when the service does not respond. */
+export const silentText = ({ since }: Status): string => `no response since ${timeOfDay(since)}`;
+
+/** Says since when the service does not respond, or the network stands still; undefined: neither. */
 export function staleNetwork(status: Status): string | undefined {
-  const age = blockAgeSeconds(status) ?? 0;
-  if (age <= blockAgeMaxSeconds || !status.reachable) return undefined;
-  return `No block since ${instant(status.response?.blockTimestamp).slice(0, 19)} UTC, ${duration(age)} ago.`;
+  if (!status.reachable) return `The service gives ${silentText(status)}.`;
+  const { blockAgeSeconds: age = 0, blockTimestamp } = status.response ?? {};
+  if (age <= blockAgeMaxSeconds) return undefined;
+  return `No block since ${instant(blockTimestamp).slice(0, 19)} UTC, ${duration(age)} ago.`;
 }
 
 /** Says that a market's book is wrong or missing, and since when, if the page saw it begin. */

@@ -46,7 +46,9 @@ export function useLiveList<T, M>({ streamUrl, key, part = "", list, rowsOf, mer
   const polled = usePoll(list, polls ? pollMs : 0, `${key} ${part} ${count} ${polls}`);
   const shown = useRef<{ readonly key: string; readonly rows: readonly T[] } | undefined>(undefined);
   if (polled.value !== undefined) {
-    shown.current = { key, rows: merge(live.of === `${streamUrl} ${count}` ? live.rows : [], polled.value) };
+    // Rows of a lost connection are in the list that was read since, unless the service has another chain.
+    const isOpen = !isLost && live.of === `${streamUrl} ${count}`;
+    shown.current = { key, rows: merge(isOpen ? live.rows : [], polled.value) };
   }
   const rows = shown.current?.key === key ? shown.current.rows : undefined;
   const unread = rows !== undefined && polled.value === undefined ? (polled.error?.message ?? "") : "";

@@ -4,18 +4,18 @@ import type { StatusResponse } from "./messages.js";
 import { getStatus } from "./service.js";
 
 const pollMs = 2_000;
-/** A response that is older says nothing of now. Browsers run the timers of a page that is long hidden once a minute. */
-const responseMaxMs = 10_000;
+/** A request without a response for this long has failed: the service may be frozen, or the network cut. */
+const responseMaxMs = 5_000;
 
 /** What the service tells of itself. */
 export interface Status {
-  /** Whether the newest request was answered. */
+  /** Whether the newest request was answered in time. */
   readonly reachable: boolean;
-  /** When `reachable` became what it is, in milliseconds. */
+  /** When the newest response came, in milliseconds; before the first: when the page was opened. */
   readonly since: number;
   /** The newest response; undefined before the first. */
   readonly response: StatusResponse | undefined;
-  /** When that came, by the page's monotonic clock in milliseconds. */
+  /** `since` by the page's monotonic clock. */
   readonly respondedAt: number;
 }
 
@@ -23,33 +23,39 @@ export interface Status {
 export class ServiceStatus {
   readonly status = new Observable<Status>({ reachable: true, since: Date.now(), response: undefined, respondedAt: 0 });
 
-  /** Asks at once when a stream ends. */
+  /**
+   * Asks again and again, and at once when a stream ends, and when the page is shown: hidden ones may run their timers
+   * once a minute. Opens a lost stream when the service responds again.
+   */
   start(books: BookStore): void {
     books.stream.subscribe(() => {
-      if (books.stream.value.state === "lost") void this.#poll();
+      if (books.stream.value.state === "lost") void this.#poll(books);
     });
-    this.#follow();
+    document.addEventListener("visibilitychange", () => document.hidden || void this.#poll(books));
+    this.#follow(books);
   }
 
-  #follow(): void {
-    void this.#poll().finally(() => setTimeout(() => this.#follow(), pollMs));
+  #follow(books: BookStore): void {
+    void this.#poll(books).finally(() => setTimeout(() => this.#follow(books), pollMs));
   }
 
-  async #poll(): Promise<void> {
-    const last = this.status.value;
+  async #poll(books: BookStore): Promise<void> {
+    const askedAt = performance.now();
     try {
-      const response = await getStatus();
-      const since = last.reachable ? last.since : Date.now();
-      this.status.set({ reachable: true, since, response, respondedAt: performance.now() });
+      const response = await getStatus(AbortSignal.timeout(responseMaxMs));
+      const { reachable } = this.status.value;
+      this.status.set({ reachable: true, since: Date.now(), response, respondedAt: performance.now() });
+      if (!reachable) books.retry();
     } catch {
-      this.status.set({ ...last, reachable: false, since: last.reachable ? Date.now() : last.since });
+      const last = this.status.value;
+      // Unless another request was answered meanwhile.
+      if (last.respondedAt < askedAt) this.status.set({ ...last, reachable: false });
     }
   }
 }
 
-/** The age of the newest block now, by the service's clock, in seconds; undefined: it is not known, or there is none. */
+/** The age now of the newest block that is known, by the service's clock, in seconds; undefined: none is known. */
 export function blockAgeSeconds({ response, respondedAt }: Status): number | undefined {
   const age = response?.blockAgeSeconds;
-  const sinceMs = performance.now() - respondedAt;
-  return age === undefined || sinceMs > responseMaxMs ? undefined : age + sinceMs / 1_000;
+  return age === undefined ? undefined : age + (performance.now() - respondedAt) / 1_000;
 }

@@ -122,7 +122,7 @@ export async function getMarket(id: string): Promise<MarketResponse> {
   return { market, blockHeight: BigInt(response.headers.get("x-block-height") ?? 0) };
 }
 
-export const getStatus = () => get<StatusResponse>(paths.status);
+export const getStatus = (signal: AbortSignal) => get<StatusResponse>(paths.status, [], signal);
 
 /** Market data, and the newest block that the service had applied when it answered. */
 export interface MarketDataResponse {

@@ -1,10 +1,12 @@
 import { useEffect, useRef } from "preact/hooks";
-import { type AccountRange, dayAfter, dayOf, dayText, shortTime, withDay } from "../accounts/account-range.js";
+import { thrownText } from "../../src/domain/thrown-text.js";
+import { type AccountRange, dayAfter, dayOf, dayText, withDay } from "../accounts/account-range.js";
 import { AssetField, AssetList } from "../components/asset-field.js";
 import { ChoiceField, TextField } from "../components/fields.js";
 import type { NamedMarket } from "../hooks/use-market-names.js";
 import { navigate, queryHref } from "../route.js";
 import { typeOptions } from "./account-fields.js";
+import { DateFields } from "./date-fields.js";
 import { formQuery } from "./form-query.js";
 
 const any = { value: "", text: "any" };
@@ -12,8 +14,6 @@ const any = { value: "", text: "any" };
 const firstDay = "1970-01-01";
 /** Times of 64 bits go on for some months more. */
 const lastDay = "2261-12-31";
-
-const timeText = (value: string) => (/^[0-9]+$/.test(value) ? shortTime(BigInt(value)) : value);
 
 interface AccountFormProps {
   /** As the API takes it. */
@@ -28,7 +28,6 @@ interface AccountFormProps {
 
 /** Which accounts, and which time. Its values are those of the URL. */
 export function AccountForm({ query, markets, problem, onProblem, onShow }: AccountFormProps) {
-  const date = { query, placeholder: "2024-01-31 12:00", format: timeText };
   const submit = (event: SubmitEvent & { currentTarget: HTMLFormElement }) => {
     event.preventDefault();
     try {
@@ -36,7 +35,7 @@ export function AccountForm({ query, markets, problem, onProblem, onShow }: Acco
       onShow(given);
       navigate(queryHref("account", given));
     } catch (thrown) {
-      onProblem(String(thrown instanceof Error ? thrown.message : thrown));
+      onProblem(thrownText(thrown));
     }
   };
   const marketOptions = markets.map(({ id, label }) => ({ value: id, text: label }));
@@ -47,8 +46,7 @@ export function AccountForm({ query, markets, problem, onProblem, onShow }: Acco
       <AssetField label="Asset" name="filter.assetId" query={query} />
       <ChoiceField label="Market" name="filter.marketIds" query={query} options={[any, ...marketOptions]} />
       <ChoiceField label="Account type" name="filter.accountTypes" query={query} options={[any, ...typeOptions]} />
-      <TextField label="From (UTC)" name="dateRange.startTimestamp" {...date} />
-      <TextField label="Before (UTC)" name="dateRange.endTimestamp" {...date} />
+      <DateFields query={query} />
       <button type="submit">Show</button>
       {problem !== "" && (
         <p class="notice" role="alert">

@@ -1,5 +1,6 @@
 import { useRef, useState } from "preact/hooks";
-import { type AccountRange, endingAt, type ReadRange, readRange, shortTime } from "../accounts/account-range.js";
+import { type AccountRange, endingAt, type ReadRange, readRange } from "../accounts/account-range.js";
+import { addsUp } from "../accounts/balances.js";
 import {
   type AccountsNow,
   accountsMax,
@@ -13,8 +14,9 @@ import { Card } from "../components/card.js";
 import { pageSize, withPage } from "../components/pager.js";
 import { grouped } from "../format/decimal.js";
 import { cut, nameLengthMax } from "../format/names.js";
+import { shortTime } from "../format/time-text.js";
 import { useObservable } from "../hooks/observable.js";
-import { stalePoll } from "../hooks/staleness.js";
+import { staleNetwork, stalePoll } from "../hooks/staleness.js";
 import { type Polled, usePoll } from "../hooks/use-poll.js";
 import { queryHref } from "../route.js";
 import { assets } from "../service/assets.js";
@@ -121,14 +123,16 @@ function useAccount({ query, filter, times, range, value: now }: RangePanelsProp
   return { entries, bounds, history, changes, moved, sums, added, isAddedUp, lists, isWhole };
 }
 
-const total = ({ edges }: FirstRows<Account>) => edges.reduce((sum, { node }) => sum + BigInt(node.balance), 0n);
+const total = ({ edges }: FirstRows<Account>) =>
+  edges.reduce((sum, { node }) => sum + (addsUp(node.type) ? BigInt(node.balance) : 0n), 0n);
 
 function RangePanels(props: RangePanelsProps) {
-  const { query, filter, range, rangeText, directory, now, value } = props;
+  const { query, filter, range, rangeText, directory, status, now, value } = props;
   const account = useAccount(props);
   const { bounds, history, changes, moved, lists, isWhole } = account;
   const markets = useObservable(directory.markets, (all) => all);
   const nameOf = (id: string) => cut(marketName(id, markets.get(id)), nameLengthMax);
+  const standstill = useObservable(status.status, staleNetwork);
   const assetId = filter.get("filter.assetId") || undefined;
   const problem = [bounds, history, changes, moved].find((each) => each.error && each.value === undefined);
   const loading = <p class="quiet">{problem === undefined ? "Loading…" : "Not read."}</p>;
@@ -136,7 +140,7 @@ function RangePanels(props: RangePanelsProps) {
   return (
     <>
       {problem?.error !== undefined && <Problem error={problem.error} />}
-      <Card title={titleOf(rangeText)} stale={stalePoll(now)}>
+      <Card title={titleOf(rangeText)} stale={stalePoll(now) ?? standstill}>
         {lists === undefined ? (
           loading
         ) : (

@@ -1,13 +1,15 @@
 import { useState } from "preact/hooks";
-import { type AccountRange, apiQuery, dayOf, dayText, rangeOf, shortTime } from "../accounts/account-range.js";
+import { type AccountRange, dayOf, dayText, rangeOf } from "../accounts/account-range.js";
 import type { AppProps } from "../app.js";
 import { Calls } from "../calls/calls.js";
 import { Card } from "../components/card.js";
 import { WholeIdentifier } from "../components/whole-identifier.js";
+import { shortTime } from "../format/time-text.js";
 import { useMarketNames } from "../hooks/use-market-names.js";
 import { accountCalls } from "./account-calls.js";
 import { AccountForm, DayChoice } from "./account-form.js";
 import { AccountPanels } from "./account-panels.js";
+import { useLinkQuery } from "./form-query.js";
 
 /** A range of times in words; empty: it is all time. */
 function rangeText(range: AccountRange): string {
@@ -27,8 +29,8 @@ const only = (query: URLSearchParams, prefix: string) =>
 const keyOf = (query: URLSearchParams) => `${only(query, "filter.")} ${only(query, "dateRange.")}`;
 
 /** The accounts of a party: what they held, when that changed, and by which entries. */
-export function AccountView({ query: url, ...app }: AppProps & { readonly query: URLSearchParams }) {
-  const query = apiQuery(url);
+export function AccountView({ query: link, ...app }: AppProps & { readonly query: URLSearchParams }) {
+  const { query, problem, isLoading, setProblem } = useLinkQuery(link);
   const [filter, times] = [only(query, "filter."), only(query, "dateRange.")];
   const range = rangeOf(times);
   const markets = useMarketNames(app.books, app.directory);
@@ -36,10 +38,8 @@ export function AccountView({ query: url, ...app }: AppProps & { readonly query:
   const key = keyOf(query);
   /** Counts readings of the same query. */
   const [reading, setReading] = useState(0);
-  const [failed, setFailed] = useState({ at: "", problem: "" });
-  const problem = failed.at === url.toString() ? failed.problem : "";
   const shown = (given: URLSearchParams) => {
-    setFailed({ at: "", problem: "" });
+    setProblem("");
     if (keyOf(given) === key) setReading((last) => last + 1);
   };
   const asOf = range.endNs === undefined ? "" : String(range.endNs - 1n);
@@ -50,11 +50,7 @@ export function AccountView({ query: url, ...app }: AppProps & { readonly query:
         <p class="quiet">{party !== "" && <WholeIdentifier id={party} name="party identifier" />}</p>
       </div>
       <Card title="Party and time">
-        <AccountForm
-          {...{ query, markets, problem }}
-          onProblem={(text) => setFailed({ at: url.toString(), problem: text })}
-          onShow={shown}
-        />
+        <AccountForm {...{ query, markets, problem }} onProblem={setProblem} onShow={shown} />
         {party !== "" && <DayChoice query={query} range={range} />}
       </Card>
       {party === "" ? (
@@ -62,7 +58,7 @@ export function AccountView({ query: url, ...app }: AppProps & { readonly query:
           Give a party to see what it holds, what it held at any time, and what moved it. Parties are linked in the{" "}
           <a href="#/ledger">ledger</a>.
         </p>
-      ) : problem !== "" ? null : (
+      ) : problem !== "" || isLoading ? null : (
         <>
           <AccountPanels
             key={`${key} ${reading}`}

@@ -1,10 +1,10 @@
 import type { ReadRange } from "../accounts/account-range.js";
-import { shortTime } from "../accounts/account-range.js";
 import { type BalanceRow, balanceRows } from "../accounts/balances.js";
 import { accountHref, accountText } from "../components/account-name.js";
 import { AssetAmount } from "../components/asset-amount.js";
 import { AssetName } from "../components/asset-name.js";
 import { Scroll } from "../components/scroll.js";
+import { shortTime } from "../format/time-text.js";
 import type { Account } from "../service/messages.js";
 
 /** Accounts of a party that are listed; the others are counted. */

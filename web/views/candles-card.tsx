@@ -27,6 +27,8 @@ interface CandlesCardProps {
   readonly places: Places;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */
   readonly at: string | undefined;
+  /** Whether that is after the newest block: the newest candle is still running. */
+  readonly isFuture: boolean;
   /** Says since when the network stands still; undefined: it does not. */
   readonly standstill: string | undefined;
 }
@@ -87,7 +89,7 @@ interface CandlesProps extends Omit<CandlesCardProps, "interval"> {
   readonly choice: preact.JSX.Element;
 }
 
-function Candles({ places, at, standstill, interval, choice }: CandlesProps) {
+function Candles({ places, at, isFuture, standstill, interval, choice }: CandlesProps) {
   const { rows, polled, lost } = useCandles(interval, at);
   const stale = at === undefined ? (staleStream(lost) ?? stalePoll(polled) ?? standstill) : undefined;
   /** The place of the candle that is pointed at, from the oldest. */
@@ -109,7 +111,7 @@ function Candles({ places, at, standstill, interval, choice }: CandlesProps) {
       {rows !== undefined && newest !== undefined && told !== undefined && (
         <>
           <CandleChart candles={rows.toReversed()} places={places} interval={interval.interval} onPoint={setPointed} />
-          <ToldCandle candle={told} places={places} isLastOver={at !== undefined && told === newest} />
+          <ToldCandle candle={told} places={places} isLastOver={at !== undefined && !isFuture && told === newest} />
           <details open={asNumbers} onToggle={(event) => setAsNumbers(event.currentTarget.open)}>
             <summary>As numbers</summary>
             <CandlesTable candles={rows} places={places} />

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { thrownText } from "../../src/domain/thrown-text.js";
 import { useAsset } from "../components/asset-amount.js";
 import { Card } from "../components/card.js";
 import { grouped } from "../format/decimal.js";
@@ -44,7 +45,7 @@ function useDownload(query: URLSearchParams) {
       save(file);
       setDownload({ state: "done", text: `${file.name}: ${grouped(String(file.rows))} rows, complete.` });
     } catch (thrown) {
-      const reason = thrown instanceof Error ? thrown.message : String(thrown);
+      const reason = thrownText(thrown);
       setDownload({ state: "done", text: signal.aborted ? "Cancelled." : `Failed: ${reason}.` });
     }
   };

@@ -1,33 +1,31 @@
-import { useState } from "preact/hooks";
-import { instant } from "../../src/domain/instant.js";
+import { thrownText } from "../../src/domain/thrown-text.js";
 import { AssetList } from "../components/asset-field.js";
-import { ChoiceField, ListField, TextField } from "../components/fields.js";
+import { ChoiceField, ListField } from "../components/fields.js";
 import { enumName } from "../format/names.js";
 import type { NamedMarket } from "../hooks/use-market-names.js";
 import { navigate, queryHref } from "../route.js";
 import { transferTypes } from "../service/enum-values.js";
 import { AccountFields } from "./account-fields.js";
-import { formQuery } from "./form-query.js";
+import { DateFields } from "./date-fields.js";
+import { formQuery, type LinkQuery } from "./form-query.js";
 
 const transferOptions = transferTypes.map((value) => ({ value, text: enumName(value, "TRANSFER_TYPE_") }));
 
 /** All filters of the ledger. Its values are those of the URL, whose parameters are named as the API names them. */
 export function LedgerForm({
   query,
+  problem,
+  setProblem,
   markets,
-}: {
-  readonly query: URLSearchParams;
-  readonly markets: readonly NamedMarket[];
-}) {
-  const [problem, setProblem] = useState("");
-  const date = { query, placeholder: "2024-01-31 12:00", format: (value: string) => instant(value) || value };
+}: LinkQuery & { readonly markets: readonly NamedMarket[] }) {
   const submit = (event: SubmitEvent & { currentTarget: HTMLFormElement }) => {
     event.preventDefault();
     try {
-      navigate(queryHref("ledger", formQuery(event.currentTarget)));
+      const given = formQuery(event.currentTarget);
       setProblem("");
+      navigate(queryHref("ledger", given));
     } catch (thrown) {
-      setProblem(String(thrown instanceof Error ? thrown.message : thrown));
+      setProblem(thrownText(thrown));
     }
   };
   return (
@@ -55,8 +53,7 @@ export function LedgerForm({
             { value: "false", text: "oldest first" },
           ]}
         />
-        <TextField label="From (UTC)" name="dateRange.startTimestamp" {...date} />
-        <TextField label="Before (UTC)" name="dateRange.endTimestamp" {...date} />
+        <DateFields query={query} />
         <ListField label="Transfer types" name="filter.transferTypes" query={query} options={transferOptions} />
       </fieldset>
       <div class="actions">

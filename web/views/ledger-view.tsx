@@ -8,12 +8,12 @@ import { Pager, pageSize, withPage } from "../components/pager.js";
 import { cut, nameLengthMax } from "../format/names.js";
 import { useObservable } from "../hooks/observable.js";
 import { staleNetwork, stalePoll } from "../hooks/staleness.js";
-import { assetUse, useMarketNames } from "../hooks/use-market-names.js";
+import { assetUse, type NamedMarket, useMarketNames } from "../hooks/use-market-names.js";
 import { usePoll } from "../hooks/use-poll.js";
-import { useSeconds } from "../hooks/use-seconds.js";
 import { marketName } from "../service/market-directory.js";
 import type { Connection, LedgerEntry } from "../service/messages.js";
 import { listLedgerEntries, paths } from "../service/service.js";
+import { useLinkQuery } from "./form-query.js";
 import { exportQuery, LedgerDownload } from "./ledger-download.js";
 import { LedgerForm } from "./ledger-form.js";
 import { LedgerTable } from "./ledger-table.js";
@@ -63,7 +63,26 @@ function useArrived(page: Connection<LedgerEntry> | undefined, key: string): Rea
 }
 
 /** The ledger: a form for every filter, pages, and the CSV of a party and an asset. */
-export function LedgerView({ query, books, directory, status }: AppProps & { readonly query: URLSearchParams }) {
+export function LedgerView({ query: link, ...app }: AppProps & { readonly query: URLSearchParams }) {
+  const read = useLinkQuery(link);
+  const named = useMarketNames(app.books, app.directory);
+  return (
+    <>
+      <h1>Ledger</h1>
+      <Card title="Filter">
+        <LedgerForm {...read} markets={named} />
+      </Card>
+      {read.problem === "" && !read.isLoading && <LedgerEntries query={read.query} named={named} {...app} />}
+    </>
+  );
+}
+
+interface LedgerEntriesProps extends AppProps {
+  readonly query: URLSearchParams;
+  readonly named: readonly NamedMarket[];
+}
+
+function LedgerEntries({ query, named, directory, status }: LedgerEntriesProps) {
   const isPaged = ["first", "last"].some((name) => query.has(`pagination.${name}`));
   const network = useObservable(status.status, (value) => value);
   const grows = isOpen(query, network.response?.blockTimestamp);
@@ -76,19 +95,13 @@ export function LedgerView({ query, books, directory, status }: AppProps & { rea
   useEffect(() => {
     setEmpty(!isFiltered && page.value?.edges.length === 0);
   }, [isFiltered, page.value]);
-  useSeconds();
   const standstill = staleNetwork(network);
   const stale = stalePoll(page) ?? (isHead ? standstill : undefined);
   const arrived = useArrived(page.value, key);
   const markets = useObservable(directory.markets, (value) => value);
-  const named = useMarketNames(books, directory);
   const useOf = (assetId: string) => assetUse(assetId, named);
   return (
     <>
-      <h1>Ledger</h1>
-      <Card title="Filter">
-        <LedgerForm query={query} markets={named} />
-      </Card>
       {page.error !== undefined && page.value === undefined && (
         <p id="problem" class="notice" role="alert">
           {page.error.message}

@@ -1,13 +1,12 @@
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import type { AppProps } from "../app.js";
 import { minuteUntil, PastMarket } from "../books/past-market.js";
 import { MarketChoice } from "../components/market-choice.js";
 import { TimeControl } from "../components/time-control.js";
-import { cut, enumName, nameLengthMax, printable } from "../format/names.js";
+import { enumName } from "../format/names.js";
 import { useObservable } from "../hooks/observable.js";
 import { lostBooks, staleMarket, staleNetwork } from "../hooks/staleness.js";
 import { useMarketData } from "../hooks/use-market-data.js";
-import { useSeconds } from "../hooks/use-seconds.js";
 import { type MarketRoute, showMarket } from "../route.js";
 import { instrumentName, marketName, placesOf } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
@@ -30,7 +29,8 @@ function usePast(marketId: string, at: string | undefined) {
     );
     return () => void past.show(undefined);
   }, [past]);
-  useEffect(() => void past.show(at), [past, at]);
+  // At once: an effect that runs late would ask for a moment that was played before, and end the play.
+  useLayoutEffect(() => void past.show(at), [past, at]);
   return { past, oldest };
 }
 
@@ -63,7 +63,6 @@ export function MarketPage({ market, shown, ...app }: MarketPageProps) {
   const stream = useObservable(books.stream, (value) => value);
   const network = useObservable(status.status, (value) => value);
   const stale = useObservable(books.stale, (markets) => (markets.has(id) ? staleMarket(markets.get(id)) : undefined));
-  useSeconds();
   const standstillText = staleNetwork(network);
   // Said once, and not in each card.
   const standstill = standstillText === undefined ? undefined : "";
@@ -73,6 +72,7 @@ export function MarketPage({ market, shown, ...app }: MarketPageProps) {
   // In the decimals of the moment that is shown: a market's may change.
   const places = then ?? placesOf(market);
   const newest = network.response?.blockTimestamp;
+  const isFuture = at !== undefined && newest !== undefined && BigInt(at) > BigInt(newest);
   useLastMinute(app, id, newest);
   const marketData = useMarketData(id, network.response?.marketsWithData);
   const data = marketData.value?.data;
@@ -90,7 +90,7 @@ export function MarketPage({ market, shown, ...app }: MarketPageProps) {
           </span>{" "}
           ·{" "}
           {at !== undefined ? (
-            "in the past"
+            `in the ${isFuture ? "future" : "past"}`
           ) : stale === undefined ? (
             `${state} · ${mode}`
           ) : (
@@ -101,13 +101,12 @@ export function MarketPage({ market, shown, ...app }: MarketPageProps) {
       </div>
       {unreadAt !== undefined && (
         <p id="unread-at" class="notice">
-          “{cut(printable(unreadAt), nameLengthMax)}” is no moment that can be read, such as 2023-01-18 01:09 (UTC).
-          This is the present.
+          {unreadAt}. This is the present.
         </p>
       )}
       {at === undefined && standstillText !== undefined && <p class="notice">{standstillText}</p>}
       <TimeControl past={past} marketId={id} at={at} oldest={oldest} newest={newest} />
-      <CandlesCard marketId={id} interval={interval} places={places} at={at} standstill={standstill} />
+      <CandlesCard marketId={id} interval={interval} {...{ places, at, isFuture, standstill }} />
       <div class="columns">
         {at === undefined ? (
           <BookPanels books={books} market={market} stale={lostBooks(stream) ?? standstill} staleMarket={stale} />
@@ -118,7 +117,13 @@ export function MarketPage({ market, shown, ...app }: MarketPageProps) {
           {isPlaying || (
             <TradesCard key={at} {...{ marketId: id, places, at, page: shown.trades, newest, standstill }} />
           )}
-          {at === undefined && <MarketDataPanels market={market} polled={marketData} standstill={standstill} />}
+          {at === undefined ? (
+            <MarketDataPanels market={market} polled={marketData} standstill={standstill} />
+          ) : (
+            <p id="no-past-data" class="quiet">
+              Market data and price bounds are shown of the present only.
+            </p>
+          )}
           <Instrument market={market} />
         </div>
       </div>

@@ -6,8 +6,7 @@ import { useObservable } from "../hooks/observable.js";
 import { lostBooks, staleNetwork } from "../hooks/staleness.js";
 import { useMarketNames } from "../hooks/use-market-names.js";
 import { usePoll } from "../hooks/use-poll.js";
-import { useSeconds } from "../hooks/use-seconds.js";
-import { marketsHref, replaceRoute } from "../route.js";
+import { marketsHref, showRoute } from "../route.js";
 import type { MarketData } from "../service/messages.js";
 import { listMarketsData, paths } from "../service/service.js";
 import { MarketsTable } from "./markets-table.js";
@@ -41,7 +40,6 @@ export function MarketsView({ find, ...app }: AppProps & { readonly find: string
   const dataOf = async () => (marketsWithData === 0 ? noData : listMarketsData());
   const { value: marketsData = noData } = usePoll(dataOf, marketsDataPollMs, marketsWithData === 0 ? "none" : "some");
   const data = useMemo(() => new Map(marketsData.map((each) => [each.market, each])), [marketsData]);
-  useSeconds();
   const stale = lostBooks(stream) ?? staleNetwork(network);
   const unnamed = staleMarkets - staleMarketIds.length;
   const named = useMarketNames(books, directory);
@@ -62,7 +60,7 @@ export function MarketsView({ find, ...app }: AppProps & { readonly find: string
             placeholder="name or identifier"
             maxLength={128}
             spellcheck={false}
-            onInput={(event) => replaceRoute(marketsHref(event.currentTarget.value))}
+            onInput={(event) => showRoute(marketsHref(event.currentTarget.value))}
           />
         </label>
       </div>

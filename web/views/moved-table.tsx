@@ -14,7 +14,7 @@ const sides = [
 interface MovedTableProps {
   readonly assetId: string;
   readonly sums: MovedSums;
-  /** What the accounts hold at the end together beyond what they held at the start; undefined: not known. */
+  /** What the accounts whose balances add up hold at the end beyond what they held at the start; undefined: not known. */
   readonly gain: bigint | undefined;
 }
 
@@ -44,9 +44,9 @@ function Row({ name, entries, amounts, assetId, isTotal = false }: RowProps) {
 
 /** What ledger entries moved of accounts of one asset, a row for each type, and what is missing. */
 export function MovedTable({ assetId, sums: { types, entries, isWhole }, gain }: MovedTableProps) {
-  const sum = (side: (typeof sides)[number][0]) => types.reduce((total, moved) => total + moved[side], 0n);
+  const sum = (side: (typeof sides)[number][0] | "gain") => types.reduce((total, moved) => total + moved[side], 0n);
   const total = { into: sum("into"), outOf: sum("outOf"), between: sum("between") };
-  const rest = gain === undefined ? undefined : gain - total.into + total.outOf;
+  const rest = gain === undefined ? undefined : gain - sum("gain");
   return (
     <Scroll label="Sums by transfer">
       <table id="moved" class="stack">

@@ -154,6 +154,19 @@ class Rules(unittest.TestCase):
                 wait = retry_wait_seconds(error, case["failures"], case["random"])
                 self.assertEqual(round(wait * 1000), case["waitMs"])
 
+    def test_details_that_cannot_be_read_are_none(self):
+        longest = RetryInfo()
+        longest.retry_delay.seconds = 2**62
+        status = Status()
+        status.details.add().Pack(longest)
+        damaged = Status()
+        damaged.details.add().Pack(longest)
+        damaged.details[0].value = b"\xff"
+        for details, asked in ((b"\xff", 0.0), (damaged.SerializeToString(), 0.0), (status.SerializeToString(), 600.0)):
+            error = Failed(grpc.StatusCode.UNAVAILABLE.value[0])
+            error.trailing_metadata = lambda details=details: (("grpc-status-details-bin", details),)
+            self.assertEqual(retry_wait_seconds(error, 1, 1.0), asked + 0.25)
+
     def test_permanent_errors(self):
         codes = [code.value[0] for code in grpc.StatusCode if code != grpc.StatusCode.OK]
         permanent = [code for code in codes if not is_transient(Failed(code))]

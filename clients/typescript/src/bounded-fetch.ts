@@ -22,35 +22,49 @@ const prefixBytes = 5;
 
 /**
  * `fetch` whose responses fail with RESOURCE_EXHAUSTED once they hold a message of more than `maxBytes`, and with
- * DEADLINE_EXCEEDED if one that is no stream, and has no time limit of its own, has not started after `beginsMaxMs`: that
- * of Node 20 may never settle if the connection ends as soon as it is open.
+ * DEADLINE_EXCEEDED if one that is no stream, and has no time limit of its own, has not ended after `callMaxMs`: that of
+ * Node 20 may never settle if the connection ends as soon as it is open, and a response may stop in its middle.
  */
-export function boundedFetch(maxBytes: number, beginsMaxMs?: number): typeof fetch {
+export function boundedFetch(maxBytes: number, callMaxMs?: number): typeof fetch {
   return async (input, init) => {
     const headers = new Headers(init?.headers);
     const isLimited = headers.has("connect-timeout-ms");
     const isOfStream = headers.get("content-type")?.startsWith(streamType) === true;
-    const response = await (beginsMaxMs === undefined || isLimited || isOfStream
-      ? fetch(input, init)
-      : fetchWithin(beginsMaxMs, input, init));
-    if (response.body === null) return response;
+    const limit =
+      callMaxMs === undefined || isLimited || isOfStream ? undefined : new TimeLimit(callMaxMs, init?.signal);
+    const response = await fetch(input, limit === undefined ? init : { ...init, signal: limit.signal }).catch(
+      (error) => {
+        limit?.end();
+        throw error;
+      },
+    );
+    if (response.body === null) {
+      limit?.end();
+      return response;
+    }
     const isStream = response.headers.get("content-type")?.startsWith(streamType) === true;
     const { status, statusText } = response;
-    const body = bounded(response.body.getReader(), isStream ? new MessageLengths() : new BodyLength(), maxBytes);
+    const length = isStream ? new MessageLengths() : new BodyLength();
+    const body = bounded(response.body.getReader(), length, maxBytes, () => limit?.end());
     return new Response(body, { status, statusText, headers: response.headers });
   };
 }
 
-/** The timer keeps the process, which has nothing else to wait for where a request is lost. */
-async function fetchWithin(ms: number, ...[input, init]: Parameters<typeof fetch>): Promise<Response> {
-  const late = new AbortController();
-  const error = new ConnectError(`there is no response after ${ms / 1_000} s`, Code.DeadlineExceeded);
-  const timer = setTimeout(() => late.abort(error), ms);
-  const signals = init?.signal ? [init.signal, late.signal] : [late.signal];
-  try {
-    return await fetch(input, { ...init, signal: AbortSignal.any(signals) });
-  } finally {
-    clearTimeout(timer);
+/** Ends a call that takes too long. Its timer keeps the process, which may wait for nothing else where a request is lost. */
+class TimeLimit {
+  readonly signal: AbortSignal;
+  readonly #timer: ReturnType<typeof setTimeout>;
+
+  /** @param signal the caller's own */
+  constructor(ms: number, signal: AbortSignal | null | undefined) {
+    const late = new AbortController();
+    const error = new ConnectError(`there is no whole response after ${ms / 1_000} s`, Code.DeadlineExceeded);
+    this.#timer = setTimeout(() => late.abort(error), ms);
+    this.signal = AbortSignal.any(signal ? [signal, late.signal] : [late.signal]);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
   }
 }
 
@@ -97,15 +111,23 @@ function bounded(
   reader: ReadableStreamDefaultReader<Uint8Array>,
   length: Length,
   maxBytes: number,
+  ended: () => void,
 ): ReadableStream<Uint8Array> {
   return new ReadableStream({
     async pull(controller) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch((error) => {
+        ended();
+        throw error;
+      });
+      if (!done && length.add(value) <= maxBytes) return controller.enqueue(value);
+      ended();
       if (done) return controller.close();
-      if (length.add(value) <= maxBytes) return controller.enqueue(value);
       controller.error(new ConnectError(`message size ${tooLarge} ${maxBytes}`, Code.ResourceExhausted));
       await reader.cancel();
     },
-    cancel: (reason) => reader.cancel(reason),
+    cancel(reason) {
+      ended();
+      return reader.cancel(reason);
+    },
   });
 }

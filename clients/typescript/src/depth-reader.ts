@@ -133,6 +133,8 @@ class DepthReader {
 
   /** Whether another connection can be of use. The live stream begins with whole books where it cannot go on. */
   #goesOnAfter(error: ConnectError): boolean {
+    // Another server had this time before.
+    if (error.code === Code.OutOfRange && this.#token !== "" && !this.#isLive) return true;
     const isDamaged = error.code === Code.DataLoss;
     if (isTransient(error) && !(isDamaged && !this.#isLive)) {
       if (isDamaged) this.#token = "";

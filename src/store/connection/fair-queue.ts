@@ -200,7 +200,7 @@ export class FairQueue {
     try {
       const result = await work();
       if (call === undefined) return result;
-      await new Promise<void>((resolve) => this.#pacer.push(resolve, call.signal.aborted ? turnsMax : 0));
+      await new Promise<void>((resolve) => this.#pacer.push(resolve, call.signal.aborted ? turnsMax : 0, client.key));
       return result;
     } finally {
       client.running--;

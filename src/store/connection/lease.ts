@@ -10,6 +10,7 @@ import { abortFailure, type WorkClass } from "./fair-queue.js";
 import {
   type BlockPlace,
   type KnownPlace,
+  placeSql,
   ReadBehindError,
   reaches,
   readPlace,
@@ -45,7 +46,8 @@ export interface Lease {
 
 /**
  * Reads for a call that depend on a place. A statement that tells its place, or has the condition `holds` and gives
- * rows, proves that the place is there: all of its rows come from the same snapshot.
+ * rows, proves that the place is there: all of its rows come from the same snapshot. Before any other statement, one of
+ * these must have proven it.
  */
 export class Reader {
   readonly #connection: Connection;
@@ -72,13 +74,15 @@ export class Reader {
   /** @throws Failure, the signal's reason, once the call is aborted */
   async query<R extends { [K in keyof R]: ColumnValue } = Row>(sql: string, parameters?: ParameterList): Promise<R[]> {
     this.#checkWanted();
+    const hasCondition = sql.includes(this.#holds);
+    // Its rows do not say whether the server had the place when it read them.
+    if (!hasCondition && !sql.includes(placeSql)) await this.#proveOnce();
     const rows = await this.#connection.query<R>(sql, parameters);
-    this.#isProven = rows.length > 0 && sql.includes(this.#holds);
+    this.#isProven = rows.length > 0 && hasCondition;
     this.#wasProven ||= this.#isProven;
-    if (rows.length > 0 || this.#place === undefined || this.#wasProven || !sql.includes(this.#holds)) return rows;
+    if (rows.length > 0 || this.#place === undefined || this.#wasProven || !hasCondition) return rows;
     // The place may have come after the statement, which then has no rows for want of it.
-    await this.prove();
-    this.#wasProven = true;
+    await this.#proveOnce();
     return this.query(sql, parameters);
   }
 
@@ -96,12 +100,22 @@ export class Reader {
     this.#wasProven = true;
   }
 
-  /** Call it after the last read: if the place is there now, it was there all the time. @throws ReadBehindError */
+  /**
+   * Call it after the last read. The place was there before each read; if it is there now, the store was not replaced
+   * meanwhile.
+   * @throws ReadBehindError
+   */
   async prove(): Promise<void> {
     if (this.#place === undefined || this.#isProven) return;
     this.#checkWanted();
     const found = await readPlace(this.#connection);
     if (found === undefined || !reaches(found, this.#place)) throw lostPlace();
+  }
+
+  async #proveOnce(): Promise<void> {
+    if (this.#place === undefined || this.#wasProven) return;
+    await this.prove();
+    this.#wasProven = true;
   }
 
   #checkWanted(): void {

@@ -1,5 +1,6 @@
 import { ClientQuota, heldRetryMs } from "../../domain/client-quota.js";
 import { Failure, unavailable } from "../../domain/failure.js";
+import { OwnerQueue } from "../../domain/owner-queue.js";
 import { WorkPacer } from "../../domain/work-pacer.js";
 
 /** A callback for calls that are still open on the next turn of the event loop. */
@@ -23,7 +24,7 @@ function turn(): void {
 /** Streams served in one turn of the event loop, which takes up to some tens of milliseconds. The rest wait. */
 export const streamsPerTurnMax = 256;
 
-/** Time after which the rest of a turn's streams waits: cold code takes a millisecond each. */
+/** Time after which the rest of a turn's streams, or of its messages, waits: cold code takes a millisecond each. */
 const servingPerTurnMaxMs = 15;
 
 /** Streams that a connection may have served in one turn when it is alone. */
@@ -62,6 +63,42 @@ export class TurnShares implements OpenCall {
     this.#streams = 0;
   }
 }
+
+/**
+ * Request messages of one turn of the event loop: a packet may end a hundred streams, whose messages take milliseconds
+ * each. Beyond the turn's time they wait, with turns between client addresses.
+ */
+export class MessageTurns implements OpenCall {
+  readonly #waiting = new OwnerQueue<() => void>();
+  #isOpen = false;
+  #sinceMs = 0;
+
+  /** Whether one more may be read at once. */
+  get isFree(): boolean {
+    return this.#waiting.owners === 0 && this.#hasTime();
+  }
+
+  /** Calls `go` in a later turn. @returns what drops it while it waits */
+  wait(go: () => void, owner: string): () => void {
+    this.#waiting.push(owner, go);
+    return () => this.#waiting.drop(owner, go);
+  }
+
+  loopTurned(): void {
+    this.#isOpen = false;
+    while (this.#waiting.owners > 0 && this.#hasTime()) this.#waiting.shift()?.();
+  }
+
+  #hasTime(): boolean {
+    if (this.#isOpen) return performance.now() - this.#sinceMs < servingPerTurnMaxMs;
+    this.#isOpen = true;
+    this.#sinceMs = performance.now();
+    whenLoopTurned(this);
+    return true;
+  }
+}
+
+export const messageTurns = new MessageTurns();
 
 /** Serves requests of streams in turn, with turns between client addresses. Each takes up to half a millisecond. */
 export const streamedRequests = new WorkPacer();

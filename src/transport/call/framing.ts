@@ -3,6 +3,7 @@ import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { Codec, CompressedBytes, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { type Failure, repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
+import { thrownText } from "../../domain/thrown-text.js";
 import { encodeJson, readableInJson } from "../../encoding/json-encoder.js";
 import { protocolFailure } from "../errors.js";
 import {
@@ -136,7 +137,7 @@ export const decodeBinary: RequestDecoder = (method, bytes) => {
   try {
     return fromBinary(method.desc.input, bytes);
   } catch (thrown) {
-    throw malformed(repeated(`parse binary: ${thrown instanceof Error ? thrown.message : String(thrown)}`));
+    throw malformed(repeated(`parse binary: ${thrownText(thrown)}`));
   }
 };
 
@@ -147,7 +148,7 @@ export function jsonDecoder(registry: Registry): RequestDecoder {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
       return fromJsonString(method.desc.input, text, { registry });
     } catch (thrown) {
-      throw malformed(repeated(thrown instanceof Error ? thrown.message : String(thrown)));
+      throw malformed(repeated(thrownText(thrown)));
     }
   };
 }
@@ -250,6 +251,8 @@ function joined(chunks: readonly Buffer[]): Buffer {
 function lengthIn(head: Buffer, { bytesMax, coding }: RequestBounds): number {
   const length = head.readUInt32BE(1);
   if (length > bytesMax) throw tooLarge(`message size ${length} is larger than configured readMaxBytes ${bytesMax}`);
+  // The end of a stream, or trailers: a server sends those.
+  if ((head[0] ?? 0) > compressedFlag) throw malformed(`protocol error: a request's envelope has the flags ${head[0]}`);
   if (isCompressed(head) && coding === undefined) {
     throw protocolFailure("internal", "received compressed envelope, but do not know how to decompress");
   }

@@ -20,6 +20,7 @@ import {
   largeMessageBytesMin,
   largeMessages,
   largeMessagesPerClientMax,
+  messageTurns,
   type OpenCall,
   streamedRequests,
   tooManyOfClient,
@@ -72,6 +73,11 @@ export interface ServedMethod {
 
 const cancelledCode = grpcCode(clientLeft);
 
+/** Bytes of a stream that are encoded and written at once, about; of all books of a thousand markets there are many. */
+const partBytes = 256 * 1024;
+
+const none: readonly EncodedResponse[] = [];
+
 /** Who calls. */
 interface Caller {
   readonly clientAddress: string;
@@ -82,9 +88,10 @@ interface Caller {
  * One call of one method, in any protocol. Invokes the method and passes the result to the wire. The protocol reports
  * the drain and the client's departure.
  *
- * Everything that one `take` of a response stream returns is one write; the next `take` follows the drain. If the stream
- * fails while the reader takes nothing, the response is aborted after a grace period, unless it is read on: then the
- * status follows what the stream still has, or at once if the call itself has failed.
+ * What one `take` of a response stream returns is written in parts of about {@link partBytes}, each in a turn of its own;
+ * the next part, and the next `take`, follow the drain. If the stream fails while the reader takes nothing, the response
+ * is aborted after a grace period, unless it is read on: then the status follows what the stream still has, or at once if
+ * the call itself has failed.
  */
 export class ServerCall implements Call {
   readonly clientAddress: string;
@@ -104,6 +111,8 @@ export class ServerCall implements Call {
   #stream: ResponseStream | undefined;
   /** The headers of the stream were sent. */
   #headersSent = false;
+  /** Taken from the stream, and neither encoded nor written. */
+  #unwritten: readonly EncodedResponse[] = [];
   /** The reader has to take what was written first. */
   #blocked = false;
   #pumping = false;
@@ -169,6 +178,7 @@ export class ServerCall implements Call {
   drained(): void {
     this.#blocked = false;
     if (this.#failure !== undefined) this.#finish(this.#failure);
+    else if (this.#unwritten.length > 0) setImmediate(() => this.#pump());
     else this.#pump();
   }
 
@@ -290,15 +300,19 @@ export class ServerCall implements Call {
 
   #pumpWhileWritable(stream: ResponseStream): void {
     while (!this.#blocked && this.#phase === "streaming") {
-      const responses = stream.take();
+      const responses = this.#unwritten.length > 0 ? this.#unwritten : stream.take();
       if (responses.length === 0) {
         if (stream.failure !== undefined) this.fail(stream.failure);
         else if (stream.ended) this.#end(stream);
         return;
       }
-      const frames = joined(responses, this.#wire.encoding);
+      const { frames, rest } = firstPart(responses, this.#wire.encoding);
+      this.#unwritten = rest;
       this.#sendHeaders(stream);
       this.#blocked = !this.#wire.write(frames);
+      if (rest.length === 0) continue;
+      if (!this.#blocked) setImmediate(() => this.#pump());
+      return;
     }
   }
 
@@ -333,6 +347,7 @@ export class ServerCall implements Call {
     else if (method.kind === "unary") counters.answered(code, this.#startedMs);
     else counters.ended(code);
     this.#phase = "done";
+    this.#unwritten = none;
     this.#stream?.close();
     clearTimeout(this.#timer);
     clearTimeout(this.#grace);
@@ -364,10 +379,19 @@ class HeldRequest {
   }
 }
 
-function joined(responses: readonly EncodedResponse[], encoding: Encoding): Uint8Array {
+/** The first of some responses as bytes, and those that are left; at least one. */
+function firstPart(
+  responses: readonly EncodedResponse[],
+  encoding: Encoding,
+): { readonly frames: Uint8Array; readonly rest: readonly EncodedResponse[] } {
   const [first] = responses;
-  if (responses.length === 1 && first !== undefined) return first.encode(encoding);
-  return Buffer.concat(responses.map((response) => response.encode(encoding)));
+  if (responses.length === 1 && first !== undefined) return { frames: first.encode(encoding), rest: none };
+  const parts: Uint8Array[] = [];
+  for (let bytes = 0; bytes < partBytes && parts.length < responses.length; bytes += parts.at(-1)?.length ?? 0) {
+    const response = responses[parts.length];
+    if (response !== undefined) parts.push(response.encode(encoding));
+  }
+  return { frames: Buffer.concat(parts), rest: responses.slice(parts.length) };
 }
 
 /** A call whose request message is the request body. The protocol reports its chunks and its end. */
@@ -415,23 +439,39 @@ export class BodyCall extends ServerCall implements OpenCall {
     this.received();
     try {
       this.#reader.finish();
-      if (this.#message === undefined) throw unimplemented(`missing input message for ${this.#kind} method`);
-      const bytes = messageOf(this.#message, this.#reading.bounds);
-      if (bytes.length <= largeMessageBytesMin) this.#read({ bytes, compressed: false });
-      else this.#readInTurn(this.#message);
+      const message = this.#message;
+      if (message === undefined) throw unimplemented(`missing input message for ${this.#kind} method`);
+      if (messageTurns.isFree) this.#inflate(message);
+      else this.#waits(message, (client) => messageTurns.wait(() => this.#inflate(message), client));
     } catch (thrown) {
       this.fail(thrown);
     }
   }
 
-  /** It waits as it arrived: compressed, it may be a thousandth of what it becomes. */
-  #readInTurn(message: ArrivedMessage): void {
-    const client = quotaKey(this.clientAddress);
-    if (largeMessages.waitingOf(client) >= largeMessagesPerClientMax) throw tooManyOfClient();
+  /** A large message is decoded in its own turn. It waits as it arrived: compressed, it may be a thousandth of that. */
+  #inflate(message: ArrivedMessage): void {
+    if (this.isDone) return;
+    try {
+      const bytes = messageOf(message, this.#reading.bounds);
+      if (bytes.length <= largeMessageBytesMin) {
+        this.#read({ bytes, compressed: false });
+        return;
+      }
+      this.#waits(message, (client) => {
+        if (largeMessages.waitingOf(client) >= largeMessagesPerClientMax) throw tooManyOfClient();
+        return largeMessages.push(() => this.#read(message), 0, client);
+      });
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+  }
+
+  /** Its message counts for the client until it is read. `queue` returns what drops it. */
+  #waits(message: ArrivedMessage, queue: (client: string) => () => void): void {
     if (this.#held === undefined) this.#hold(message.bytes.length);
     if (this.isDone) return;
     this.limit(this.served.options.limits.requestTimeoutMs);
-    const leave = largeMessages.push(() => this.#read(message), 0, client);
+    const leave = queue(quotaKey(this.clientAddress));
     const { release } = this;
     this.release = () => {
       leave();

@@ -63,14 +63,14 @@ export class CancelledCalls {
     return this.#limits.size;
   }
 
-  /** Counts an early cancellation. False: the client is beyond the limit. */
-  allows(client: string): boolean {
+  /** Counts an early cancellation, or `amount` of one. False: the client is beyond the limit. */
+  allows(client: string, amount = 1): boolean {
     const limit = this.#limits.get(client) ?? new RateLimit(this.#burstMax, this.#perSecondMax);
     this.#limits.delete(client);
     this.#limits.set(client, limit);
     const [oldest] = this.#limits.keys();
     if (oldest !== undefined && this.#limits.size > cancellingClientsMax) this.#limits.delete(oldest);
-    return limit.allows();
+    return limit.allows(amount);
   }
 
   /** How much the client has used of what it may cancel at once; see {@link RateLimit.usedShare}. */

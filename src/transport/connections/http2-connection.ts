@@ -1,5 +1,6 @@
 import { constants, type Http2Session, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { quotaKey } from "../../domain/client-address.js";
+import type { ClientQuota } from "../../domain/client-quota.js";
 import { RateLimit } from "../../domain/rate-limit.js";
 import { type OpenCall, streamsOfConnectionMin, type TurnShares, whenLoopTurned } from "../call/event-loop.js";
 import type { TransportLimits } from "../options.js";
@@ -16,10 +17,24 @@ import { hasEnded, isWholeResponse, unreadBytes } from "./unread-responses.js";
  */
 export const cancelledShareOfServedAtOnce = 0.1;
 
+/**
+ * What a stream that is refused counts of a cancelled call. Clients that share the address of one that opens too many are
+ * refused too: the other streams of their connections must not end with those.
+ */
+const refusedStreamCost = 0.1;
+
 /** Header fields of a request that cost its client nothing. Each may take a single byte on the wire. */
 const fieldsFree = 64;
 /** So many more count as one cancelled call. */
 const fieldsPerCancellation = 10;
+
+/** What the connections of a port share. */
+export interface SharedByConnections {
+  readonly cancelled: CancelledCalls;
+  readonly shares: TurnShares;
+  /** Counts the streams that are open. */
+  readonly openStreams: ClientQuota;
+}
 
 /**
  * One HTTP/2 session. It shares the event loop with other sessions, and ends when its peer is gone or exceeds a limit.
@@ -29,6 +44,7 @@ export class Http2Connection implements OpenCall {
   readonly #options: PortOptions;
   readonly #cancelled: CancelledCalls;
   readonly #shares: TurnShares;
+  readonly #openStreams: ClientQuota;
   readonly #peer: PeerWatch;
   /** The peer's. Reading it from a session's socket costs more than the rest of a call. */
   readonly address: string;
@@ -54,12 +70,14 @@ export class Http2Connection implements OpenCall {
   /** The connection is about to be closed: nothing more is served. */
   #isCut = false;
 
-  constructor(session: Http2Session, options: PortOptions, cancelled: CancelledCalls, shares: TurnShares) {
+  /** `shared`: what all connections share. */
+  constructor(session: Http2Session, options: PortOptions, shared: SharedByConnections) {
     const { limits, clients } = options;
     this.#session = session;
     this.#options = options;
-    this.#cancelled = cancelled;
-    this.#shares = shares;
+    this.#cancelled = shared.cancelled;
+    this.#shares = shared.shares;
+    this.#openStreams = shared.openStreams;
     this.#peer = new PeerWatch(session, limits);
     this.address = session.socket.remoteAddress ?? "";
     this.#client = clients.isProxy(this.address) ? undefined : quotaKey(clients.of(this.address, undefined));
@@ -98,7 +116,9 @@ export class Http2Connection implements OpenCall {
       return;
     }
     this.#peer.streamOpened();
-    this.#open.push(new OpenStream(stream, client, fields, this.#open.length, (gone) => this.#closed(gone)));
+    const opened = new OpenStream(stream, client, fields, this.#open.length, (gone) => this.#closed(gone));
+    opened.isAdmitted = this.#admits(client);
+    this.#open.push(opened);
     const open = (this.#fields.get(client) ?? 0) + fields;
     this.#fields.set(client, open);
     if (!this.#charge(client, fields - fieldsFree)) return;
@@ -111,6 +131,11 @@ export class Http2Connection implements OpenCall {
       stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
       return;
     }
+    if (!opened.isAdmitted) {
+      // It counts a little as a cancelled call, so that nobody opens them again and again.
+      stream.close(constants.NGHTTP2_REFUSED_STREAM);
+      return;
+    }
     const atOnce = this.#waiting.length === 0 && !this.#cancelsOften();
     if (atOnce && this.#shares.take(this.#served)) {
       this.#serve(serve);
@@ -118,6 +143,16 @@ export class Http2Connection implements OpenCall {
     }
     this.#waiting.push({ stream, serve });
     this.#awaitTurn();
+  }
+
+  /** Counts a stream that opens. False: too many are open. */
+  #admits(client: string): boolean {
+    try {
+      this.#openStreams.add(client, 1);
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   /** Counts header fields. False: they were beyond what the client may send, and end a connection of its own. */
@@ -135,14 +170,19 @@ export class Http2Connection implements OpenCall {
     if (this.#waiting.length > 0 && !this.#isCut) this.#serveWaiting();
   }
 
-  /** Called at intervals: ends streams and sessions that the peer abandoned. `scarce`: few connections are left. */
-  check(nowMs: number, scarce: boolean): void {
-    if (this.#session.destroyed) return;
+  /**
+   * Called at intervals: ends streams and sessions that the peer abandoned. `scarce`: few connections are left.
+   * @returns the number of streams that were looked at
+   */
+  check(nowMs: number, scarce: boolean): number {
+    const checked = this.#open.length;
+    if (this.#session.destroyed) return 0;
     // Backwards, because a stream that closes is replaced by the last one.
-    for (let i = this.#open.length - 1; i >= 0; i--) this.#open[i]?.check(nowMs, this.#options.limits);
-    if (this.#session.destroyed) return;
+    for (let i = checked - 1; i >= 0; i--) this.#open[i]?.check(nowMs, this.#options.limits);
+    if (this.#session.destroyed) return checked;
     const fault = this.#peer.check(nowMs, scarce, this.#open.length);
     if (fault !== undefined) this.#cut(fault);
+    return checked;
   }
 
   #serve(serve: () => void): void {
@@ -184,6 +224,7 @@ export class Http2Connection implements OpenCall {
 
   #closed(gone: OpenStream): void {
     this.#countCancelled(gone);
+    if (gone.isAdmitted) this.#openStreams.remove(gone.client, 1);
     const left = (this.#fields.get(gone.client) ?? 0) - gone.fields;
     if (left > 0) this.#fields.set(gone.client, left);
     else this.#fields.delete(gone.client);
@@ -197,14 +238,15 @@ export class Http2Connection implements OpenCall {
   /**
    * Counts a stream that ended early by a reset from either side (a client can provoke ours), or with its connection.
    */
-  #countCancelled({ stream, client, openedMs }: OpenStream): void {
+  #countCancelled({ stream, client, openedMs, isAdmitted }: OpenStream): void {
     // It was reset, with an error or (a client may do so) without one before its response was complete.
     const wasCancelled = stream.rstCode !== constants.NGHTTP2_NO_ERROR || stream.aborted;
     if (!wasCancelled || performance.now() - openedMs >= earlyCancelMs) return;
     // Streams that end with a closed connection count too; otherwise reconnecting would avoid the limit.
-    const allowed = this.#cancelled.allows(client);
+    const amount = isAdmitted ? 1 : refusedStreamCost;
+    const allowed = this.#cancelled.allows(client, amount);
     // Other clients of a proxy keep the connection: only this client's streams are refused.
-    if (this.#client !== undefined && (!this.#cancels.allows() || !allowed)) this.#cut("cancelled calls");
+    if (this.#client !== undefined && (!this.#cancels.allows(amount) || !allowed)) this.#cut("cancelled calls");
   }
 
   #clientBehindProxy(headers: IncomingHttpHeaders): string {
@@ -238,6 +280,8 @@ class OpenStream {
   readonly openedMs = performance.now();
   /** Its index in its connection's list. */
   index: number;
+  /** It counts among the streams of its client. */
+  isAdmitted = false;
   /** Bytes that the peer had not taken at the last check. */
   #pendingBytes = 0;
   /** When {@link #pendingBytes} last increased from 0 or decreased, in `performance.now()` time. */

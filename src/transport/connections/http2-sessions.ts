@@ -1,9 +1,12 @@
 import http2, { constants, type Http2Session } from "node:http2";
 import type { Socket } from "node:net";
+import { ClientQuota, heldRetryMs } from "../../domain/client-quota.js";
+import { unavailable } from "../../domain/failure.js";
 import { TurnShares } from "../call/event-loop.js";
+import type { TransportLimits } from "../options.js";
 import type { CancelledCalls } from "./connection-admission.js";
 import { Http2Exchange, type PortOptions } from "./exchange.js";
-import { Http2Connection } from "./http2-connection.js";
+import { Http2Connection, type SharedByConnections } from "./http2-connection.js";
 import { headerRefusal, unmetExpectation } from "./raw-sockets.js";
 
 /** Interval between checks of connections and streams, at most. */
@@ -15,22 +18,22 @@ const checkIntervalMs = 2_000;
  */
 const streamResetsPerSecondMax = 10_000;
 
-/** Connections that are checked in one turn of the event loop. */
+/** Connections, and their streams, that are checked in one turn of the event loop. */
 const checksPerTurnMax = 100;
+const streamChecksPerTurnMax = 5_000;
 
 /** Serves HTTP/2 connections, and ends those whose peers are gone. */
 export class Http2Sessions {
   readonly #options: PortOptions;
-  readonly #cancelled: CancelledCalls;
+  readonly #shared: SharedByConnections;
   readonly #server: http2.Http2Server;
   readonly #connections = new Map<Http2Session, Http2Connection>();
-  readonly #shares = new TurnShares();
   readonly #checks: NodeJS.Timeout;
   #closing = false;
 
   constructor(options: PortOptions, cancelled: CancelledCalls) {
     this.#options = options;
-    this.#cancelled = cancelled;
+    this.#shared = { cancelled, shares: new TurnShares(), openStreams: countOpenStreams(options.limits) };
     this.#server = this.#createServer();
     const { peerPingIntervalMs, stalledReaderMs } = options.limits;
     const intervalMs = Math.min(checkIntervalMs, peerPingIntervalMs, stalledReaderMs);
@@ -102,7 +105,7 @@ export class Http2Sessions {
   }
 
   #opened(session: Http2Session): void {
-    const connection = new Http2Connection(session, this.#options, this.#cancelled, this.#shares);
+    const connection = new Http2Connection(session, this.#options, this.#shared);
     this.#connections.set(session, connection);
     // Node keeps a session forever if its peer sent an invalid first frame and hung up; no event reports it.
     const greeting = setTimeout(() => session.destroy(), this.#options.limits.headersTimeoutMs);
@@ -122,13 +125,28 @@ export class Http2Sessions {
   #check(connections: Iterator<Http2Connection, unknown> = this.#connections.values()): void {
     const nowMs = performance.now();
     const scarce = this.#connections.size > this.#options.limits.connectionsMax / 2;
-    for (let i = 0; i < checksPerTurnMax; i++) {
+    let streams = 0;
+    for (let i = 0; i < checksPerTurnMax && streams < streamChecksPerTurnMax; i++) {
       const { done, value } = connections.next();
       if (done === true) return;
-      value.check(nowMs, scarce);
+      streams += value.check(nowMs, scarce);
     }
     setImmediate(() => this.#check(connections));
   }
+}
+
+function countOpenStreams(limits: TransportLimits): ClientQuota {
+  const { http2StreamsMax, http2StreamsPerAddressMax, streamsMax, streamsPerAddressMax } = limits;
+  const ofAddressMax = Math.max(http2StreamsPerAddressMax, 2 * streamsPerAddressMax);
+  const ofClientMax = streamsPerAddressMax === 0 ? Number.POSITIVE_INFINITY : ofAddressMax;
+  // The stream is reset: its client learns nothing more.
+  const refused = () => unavailable("too many HTTP/2 streams are open", "TOO_MANY_STREAMS", heldRetryMs);
+  return new ClientQuota({
+    ofClientMax,
+    inAllMax: Math.max(http2StreamsMax, 2 * streamsMax),
+    ofClient: refused,
+    inAll: refused,
+  });
 }
 
 function ignore(): void {}

@@ -221,9 +221,14 @@ class PeekedStream extends ForwardingStream {
 
   /** The first message, or undefined if the stream ended without one. */
   peek(): Promise<EncodedResponse | undefined> {
-    return new Promise((resolve) => {
+    return new Promise((resolve, reject) => {
       const peek = (): void => {
-        if (this.#held.length === 0) this.#held = this.inner.take();
+        try {
+          if (this.#held.length === 0) this.#held = this.inner.take();
+        } catch (thrown) {
+          reject(thrown);
+          return;
+        }
         const [first] = this.#held;
         if (first !== undefined || this.inner.ended || this.inner.failure !== undefined) resolve(first);
       };

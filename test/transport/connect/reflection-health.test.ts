@@ -291,9 +291,10 @@ describe("reflection keeps to limits", () => {
     );
     await connection.frame(({ streamId, flags }) => streamId === 2 * 39 + 1 && (flags & flag.endStream) !== 0);
     connection.close();
+    // 38 were refused. V8 may keep the last few that it saw on its stack.
     await expect
       .poll(() => queryObjects(BidiCall, { format: "count" }), { timeout: 5_000 })
-      .toBeLessThanOrEqual(before + 2);
+      .toBeLessThanOrEqual(before + 8);
   });
 
   test("on requests that wait for a reader", async () => {

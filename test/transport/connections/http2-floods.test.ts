@@ -1,4 +1,5 @@
 import { connect } from "node:http2";
+import { connect as connectTcp } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { streamsOfConnectionMax } from "../../../src/transport/call/event-loop.js";
 import { cancelledShareOfServedAtOnce } from "../../../src/transport/connections/http2-connection.js";
@@ -27,6 +28,7 @@ const marketPath = "/api/v2/market/m";
 const neverPath = "/api/v2/market/never";
 const grpc = postFields("/datanode.api.v2.TradingDataService/GetMarket", "application/grpc");
 const enhanceYourCalm = 11;
+const refusedStream = 7;
 
 let server: RunningServer;
 let service: FakeService;
@@ -78,6 +80,50 @@ test("streams whose header fields are too many together are reset, others go on"
   const status = await new Promise((resolve) => call.on("response", (response) => resolve(response[":status"])));
   expect(status).toBe(200);
   session.destroy();
+});
+
+test("streams that a client holds open on all connections are limited, and no other client's", async () => {
+  ({ server, service } = await serveFake({ limits: { http2StreamsPerAddressMax: 20, streamsPerAddressMax: 5 } }));
+  const { port } = server.address;
+  const opened = (localAddress: string) =>
+    connect(server.url, {
+      settings: { initialWindowSize: 0 },
+      createConnection: () => connectTcp({ port, host: "127.0.0.1", localAddress }),
+    });
+  const codes: (number | undefined)[] = [];
+  const statuses: (number | undefined)[] = [];
+  const ask = (session: ReturnType<typeof opened>) => {
+    const stream = session.request({ ":path": marketPath });
+    stream.on("error", () => {});
+    stream.on("response", (response) => statuses.push(response[":status"]));
+    stream.on("close", () => codes.push(stream.rstCode));
+    return stream;
+  };
+  const sessions = [opened("127.0.0.1"), opened("127.0.0.1")];
+  for (const session of sessions) for (let n = 0; n < 15; n++) ask(session);
+  await expect.poll(() => [statuses.length, codes]).toEqual([20, Array.from({ length: 10 }, () => refusedStream)]);
+  // A client of which hundreds are refused keeps its connection.
+  const third = opened("127.0.0.1");
+  for (let n = 0; n < 900; n++) ask(third);
+  await expect.poll(() => codes.length).toBe(910);
+  expect(new Set(codes)).toEqual(new Set([refusedStream]));
+  expect(third.destroyed).toBe(false);
+  third.destroy();
+  codes.length = 10;
+  const other = opened("127.0.0.2");
+  ask(other);
+  await expect.poll(() => statuses.length).toBe(21);
+  for (const session of sessions) session.destroy();
+  await expect.poll(() => codes.length).toBe(30);
+  const again = opened("127.0.0.1");
+  await expect
+    .poll(() => {
+      ask(again);
+      return statuses.length;
+    })
+    .toBeGreaterThan(21);
+  other.destroy();
+  again.destroy();
 });
 
 test("fields of one client behind a proxy are no other's", async () => {

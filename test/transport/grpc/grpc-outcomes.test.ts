@@ -124,6 +124,11 @@ const cases: Case[] = [
     expected: { status: "13", message: "received compressed envelope, but do not know how to decompress" },
   },
   {
+    name: "the flag of the end of a stream",
+    body: [envelope(2, Buffer.from("0a03686f74", "hex"))],
+    expected: { status: "3", message: "protocol error: a request's envelope has the flags 2" },
+  },
+  {
     name: "a request that is too large",
     body: [envelope(0, Buffer.alloc(requestBytesMax + 1))],
     expected: { status: "8", message: "message size 1001 is larger than configured readMaxBytes 1000" },

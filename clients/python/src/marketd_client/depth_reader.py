@@ -193,6 +193,9 @@ class _DepthReader:
 
     def _goes_on_after(self, error: grpc.RpcError) -> bool:
         """Whether another connection can be of use. The live stream begins with whole books where it cannot go on."""
+        # Another server had this time before.
+        if error.code() == grpc.StatusCode.OUT_OF_RANGE and self._token and not self._is_live:
+            return True
         is_damaged = error.code() == grpc.StatusCode.DATA_LOSS
         if is_transient(error) and (self._is_live or not is_damaged):
             if is_damaged:

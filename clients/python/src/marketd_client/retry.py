@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Iterable, Optional
+from typing import List, Optional, Type, TypeVar
 
 import grpc
+from google.protobuf.message import DecodeError, Message
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
@@ -16,6 +17,8 @@ ASKED_WAIT_MAX_SECONDS = 600.0
 
 #: The reason of errors of a server whose database holds another chain now.
 CHAIN_CHANGED = "CHAIN_CHANGED"
+
+_Detail = TypeVar("_Detail", bound=Message)
 
 _DOUBLINGS_MAX = 16
 #: What gRPC says of a message that is too large.
@@ -46,8 +49,7 @@ def is_transient(error: grpc.RpcError) -> bool:
 
 def is_of_other_chain(error: grpc.RpcError) -> bool:
     """Whether the server's database holds another chain now, so that nothing that was read goes on there."""
-    info = ErrorInfo()
-    return any(detail.Unpack(info) and info.reason == CHAIN_CHANGED for detail in _details(error))
+    return any(info.reason == CHAIN_CHANGED for info in _details(error, ErrorInfo))
 
 
 def retry_wait_seconds(error: grpc.RpcError, failures: int, jitter: Optional[float] = None) -> float:
@@ -64,14 +66,21 @@ def retry_wait_seconds(error: grpc.RpcError, failures: int, jitter: Optional[flo
 
 
 def _asked_seconds(error: grpc.RpcError) -> float:
-    info = RetryInfo()
-    for detail in _details(error):
-        if detail.Unpack(info):
-            return max(0.0, info.retry_delay.ToTimedelta().total_seconds())
+    for info in _details(error, RetryInfo):
+        return max(0.0, info.retry_delay.seconds + info.retry_delay.nanos / 1e9)
     header = dict(error.trailing_metadata() or ()).get("retry-after", "")
     return float(header) if header.isdecimal() else 0.0
 
 
-def _details(error: grpc.RpcError) -> Iterable[Any]:
-    status = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin")
-    return [] if status is None else Status.FromString(status).details
+def _details(error: grpc.RpcError, kind: Type[_Detail]) -> List[_Detail]:
+    """The error's details of a type. Those that cannot be read are none."""
+    status = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
+    details = []
+    try:
+        for detail in Status.FromString(status).details:
+            message = kind()
+            if detail.Unpack(message):
+                details.append(message)
+    except DecodeError:
+        pass
+    return details
