@@ -1,6 +1,6 @@
 import { createHash, type Hash } from "node:crypto";
 import { existsSync } from "node:fs";
-import { type FileHandle, mkdtemp, open, rename, rm, rmdir } from "node:fs/promises";
+import { type FileHandle, mkdtemp, open, rename, rm, rmdir, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { OperatorError } from "../domain/operator-error.js";
@@ -136,12 +136,12 @@ export class PartFile {
     try {
       await writing(path, () => rename(this.#path, path));
     } catch (error) {
+      if (!replaces) await unclaim(path);
       if (existsSync(this.#path)) throw error;
-      throw new OperatorError(
-        `${this.#path} is gone: another export to ${path} has ended; see what it wrote`,
-        1,
-        error,
-      );
+      const why = existsSync(path)
+        ? `another export to ${path} has ended; see what it wrote`
+        : "see what removes it, and export again";
+      throw new OperatorError(`${this.#path} is gone: ${why}`, 1, error);
     }
   }
 
@@ -163,6 +163,15 @@ async function claim(path: string): Promise<void> {
     if ((error as NodeJS.ErrnoException).code === "EEXIST") throw fileExists(path);
     throw new OperatorError(`cannot write ${path}: ${(error as Error).message}`, 1, error);
   }
+}
+
+/** Removes what `claim` made, unless somebody else has written there. */
+async function unclaim(path: string): Promise<void> {
+  const isEmpty = await stat(path).then(
+    ({ size }) => size === 0,
+    () => false,
+  );
+  if (isEmpty) await rm(path, { force: true });
 }
 
 /** Says that a file may not be replaced. */

@@ -100,6 +100,14 @@ describe("a file that grows by slices", () => {
     for (const part of [mine, theirs]) await part.close();
   });
 
+  it("leaves nothing under its name when someone has removed it", async () => {
+    const part = await PartFile.create(path());
+    rmSync(path());
+    await expect(part.finish(join(folder, "whole"), false)).rejects.toThrow(/file is gone: see what removes it/);
+    await part.close();
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
   it("replaces another file only if it may", async () => {
     writeFileSync(join(folder, "whole"), "theirs");
     const part = await PartFile.create(path());
