@@ -104,8 +104,6 @@ export class ServerCall implements Call {
   readonly #deadline: number | undefined;
   #phase: "reading" | "working" | "streaming" | "done" = "reading";
   #timer: NodeJS.Timeout | undefined;
-  /** Whether the timer is set to the deadline. Timers fire slightly early, so the clock cannot tell afterwards. */
-  #timerIsDeadline = false;
   #controller: AbortController | undefined;
   #aborted: { readonly reason: unknown } | undefined;
   #stream: ResponseStream | undefined;
@@ -208,17 +206,18 @@ export class ServerCall implements Call {
     clearTimeout(this.#timer);
   }
 
-  /** Sets the timer to the earlier of a limit from now and the deadline. */
-  protected limit(ms: number): void {
+  /** Sets the timer to the earlier of the deadline and a limit from now, at which `passed` is called. */
+  protected limit(ms: number, passed = () => this.fail(deadlineExceeded())): void {
     clearTimeout(this.#timer);
-    const leftMs = this.#deadline === undefined ? ms : this.#deadline - performance.now();
-    this.#timerIsDeadline = this.#deadline !== undefined && leftMs <= ms;
-    this.#timer = setTimeout(() => this.#timeIsOver(), Math.min(ms, leftMs));
+    const leftMs = this.#deadline === undefined ? Number.POSITIVE_INFINITY : this.#deadline - performance.now();
+    if (leftMs > ms) this.#timer = setTimeout(passed, ms);
+    else this.#timer = setTimeout(() => this.fail(clientDeadlineExceeded()), leftMs);
   }
 
-  /** The failure when the limit has passed. */
-  protected limitFailure(): unknown {
-    return deadlineExceeded();
+  /** Sets the timer to the deadline of a stream, which may be beyond what a timer takes. */
+  #limitStream(): void {
+    if (this.#deadline === undefined) clearTimeout(this.#timer);
+    else this.limit(timerMsMax, () => this.#limitStream());
   }
 
   protected toFailure(thrown: unknown): Failure {
@@ -275,8 +274,7 @@ export class ServerCall implements Call {
     this.#phase = "streaming";
     this.#stream = stream;
     this.served.counters.streamOpened();
-    clearTimeout(this.#timer);
-    if (this.#deadline !== undefined) this.limit(timerMsMax);
+    this.#limitStream();
     stream.onReady(() => this.#pump());
     this.#pump();
     this.#sendHeaders(stream);
@@ -334,11 +332,6 @@ export class ServerCall implements Call {
       this.#wire.breakOff(error);
       this.#settle(grpcCode(error));
     }, this.served.options.limits.breakOffMs);
-  }
-
-  #timeIsOver(): void {
-    if (this.#phase === "streaming" && !this.#timerIsDeadline) this.limit(timerMsMax);
-    else this.fail(this.#timerIsDeadline ? clientDeadlineExceeded() : this.limitFailure());
   }
 
   #settle(code: number): void {
@@ -415,7 +408,8 @@ export class BodyCall extends ServerCall implements OpenCall {
 
   loopTurned(): void {
     if (!this.isReading) return;
-    this.limit(this.served.options.limits.requestReceiveTimeoutMs);
+    const { requestReceiveTimeoutMs } = this.served.options.limits;
+    this.limit(requestReceiveTimeoutMs, () => this.fail(requestTooSlow(requestReceiveTimeoutMs)));
     this.#hold(this.#arrivedBytes);
   }
 
@@ -490,11 +484,6 @@ export class BodyCall extends ServerCall implements OpenCall {
     } catch (thrown) {
       this.fail(thrown);
     }
-  }
-
-  protected override limitFailure(): unknown {
-    const { requestReceiveTimeoutMs } = this.served.options.limits;
-    return this.isReading ? requestTooSlow(requestReceiveTimeoutMs) : super.limitFailure();
   }
 
   get #kind(): string {
