@@ -41,3 +41,28 @@ export class ClientQuota {
     this.#inAll -= amount;
   }
 }
+
+/** What one call or stream holds of a client's quota. */
+export class QuotaShare {
+  #amount = 0;
+
+  /** `client` is a quota key. */
+  constructor(
+    private readonly quota: ClientQuota,
+    readonly client: string,
+  ) {}
+
+  /** @throws Failure if the client, or all, hold too much */
+  add(amount: number): void {
+    if (amount === 0) return;
+    this.quota.add(this.client, amount);
+    this.#amount += amount;
+  }
+
+  /** Gives back some of it, or all. */
+  remove(amount = this.#amount): void {
+    if (amount === 0) return;
+    this.quota.remove(this.client, amount);
+    this.#amount -= amount;
+  }
+}

@@ -1,5 +1,6 @@
 import type { Message } from "@bufbuild/protobuf";
 import { quotaKey } from "../../domain/client-address.js";
+import { QuotaShare } from "../../domain/client-quota.js";
 import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { Failure, type Terms } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
@@ -116,8 +117,6 @@ export class ServerCall implements Call {
   #pumping = false;
   /** The call failed while it was blocked. */
   #failure: Failure | undefined;
-  /** Gives back what is held of the request, when the call is done. */
-  protected release: () => void = () => {};
   /** Until a response that failed while it was blocked is aborted. */
   #grace: NodeJS.Timeout | undefined;
 
@@ -130,7 +129,6 @@ export class ServerCall implements Call {
     // Each kind of method uses only its own kind of wire.
     this.#wire = wire as UnaryWire & StreamWire;
     this.#deadline = timeoutMs === undefined ? undefined : this.#startedMs + timeoutMs;
-    if (timeoutMs !== undefined && timeoutMs <= 0) this.fail(clientDeadlineExceeded());
   }
 
   get signal(): AbortSignal {
@@ -199,6 +197,9 @@ export class ServerCall implements Call {
     }
     this.#finish(error);
   }
+
+  /** Gives back what is held of the request, when the call is done. */
+  protected release(): void {}
 
   /** The request was received. Decoding it may have to wait for its turn. */
   protected received(): void {
@@ -348,30 +349,6 @@ export class ServerCall implements Call {
   }
 }
 
-/** The bytes of one call's request, as long as they are held. */
-class HeldRequest {
-  /** The quota key. */
-  readonly client: string;
-  #bytes = 0;
-
-  constructor(clientAddress: string) {
-    this.client = quotaKey(clientAddress);
-  }
-
-  /** @throws Failure if the client, or all, hold too many */
-  add(bytes: number): void {
-    if (bytes === 0) return;
-    heldRequests.add(this.client, bytes);
-    this.#bytes += bytes;
-  }
-
-  remove(bytes = this.#bytes): void {
-    if (bytes === 0) return;
-    heldRequests.remove(this.client, bytes);
-    this.#bytes -= bytes;
-  }
-}
-
 /** The first of some responses as bytes, and those that are left; at least one. */
 function firstPart(
   responses: readonly EncodedResponse[],
@@ -393,8 +370,10 @@ export class BodyCall extends ServerCall implements OpenCall {
   readonly #reader: RequestReader;
   #message: ArrivedMessage | undefined;
   /** Most requests arrive within a turn of the event loop, and are not counted. */
-  #held: HeldRequest | undefined;
+  #held: QuotaShare | undefined;
   #arrivedBytes = 0;
+  /** Drops the turn that the message waits for. */
+  #leave: (() => void) | undefined;
 
   constructor(served: ServedMethod, reading: RequestReading, wire: CallWire, caller: Caller, timeoutMs?: number) {
     super(served, wire, caller, timeoutMs);
@@ -403,23 +382,26 @@ export class BodyCall extends ServerCall implements OpenCall {
       this.#refuseSecond();
       this.#message = message;
     });
-    if (!this.isDone) whenLoopTurned(this);
+    whenLoopTurned(this);
   }
 
   loopTurned(): void {
     if (!this.isReading) return;
     const { requestReceiveTimeoutMs } = this.served.options.limits;
     this.limit(requestReceiveTimeoutMs, () => this.fail(requestTooSlow(requestReceiveTimeoutMs)));
-    this.#hold(this.#arrivedBytes);
+    try {
+      this.#hold(this.#arrivedBytes);
+    } catch (thrown) {
+      this.fail(thrown);
+    }
   }
 
   /** A chunk of the request body. */
   data(chunk: Buffer): void {
     if (!this.isReading) return;
     this.#arrivedBytes += chunk.length;
-    if (this.#held !== undefined) this.#hold(chunk.length);
     try {
-      if (!this.isReading) return;
+      this.#held?.add(chunk.length);
       this.#refuseSecond();
       this.#reader.push(chunk);
     } catch (thrown) {
@@ -463,27 +445,19 @@ export class BodyCall extends ServerCall implements OpenCall {
   /** Its message counts for the client until it is read. `queue` returns what drops it. */
   #waits(message: ArrivedMessage, queue: (client: string) => () => void): void {
     if (this.#held === undefined) this.#hold(message.bytes.length);
-    if (this.isDone) return;
     this.limit(this.served.options.limits.requestTimeoutMs);
-    const leave = queue(quotaKey(this.clientAddress));
-    const { release } = this;
-    this.release = () => {
-      leave();
-      release();
-    };
+    this.#leave = queue(quotaKey(this.clientAddress));
   }
 
+  /** @throws Failure if the client, or all, hold too many bytes */
   #hold(bytes: number): void {
-    if (this.#held === undefined) {
-      const held = new HeldRequest(this.clientAddress);
-      this.#held = held;
-      this.release = () => held.remove();
-    }
-    try {
-      this.#held.add(bytes);
-    } catch (thrown) {
-      this.fail(thrown);
-    }
+    this.#held = new QuotaShare(heldRequests, quotaKey(this.clientAddress));
+    this.#held.add(bytes);
+  }
+
+  protected override release(): void {
+    this.#leave?.();
+    this.#held?.remove();
   }
 
   get #kind(): string {
@@ -514,17 +488,16 @@ function unimplemented(message: string): Failure {
 export class BidiCall extends ServerCall {
   readonly #requests: ArrivingRequests;
   readonly #reader: RequestReader;
-  readonly #held: HeldRequest;
+  readonly #held: QuotaShare;
 
   constructor(served: ServedMethod, reading: RequestReading, wire: CallWire, caller: Caller, timeoutMs?: number) {
     super(served, wire, caller, timeoutMs);
     const decode = (message: ArrivedMessage): Message => {
       return reading.decode(served.method, messageOf(message, reading.bounds));
     };
-    this.#held = new HeldRequest(caller.clientAddress);
+    this.#held = new QuotaShare(heldRequests, quotaKey(caller.clientAddress));
     this.#requests = new ArrivingRequests(served.options.limits, decode, this.#held);
     this.#reader = requestReader(reading, (message) => this.#requests.add(message));
-    this.release = () => this.#requests.close();
   }
 
   /** Opens the streams, unless the call has ended already. */
@@ -546,6 +519,10 @@ export class BidiCall extends ServerCall {
       this.#reader.finish();
       this.#requests.end();
     });
+  }
+
+  protected override release(): void {
+    this.#requests.close();
   }
 
   #read(step: () => void): void {
@@ -575,7 +552,7 @@ class ArrivingRequests implements RequestStream {
   constructor(
     private readonly limits: TransportLimits,
     private readonly decode: (message: ArrivedMessage) => Message,
-    private readonly held: HeldRequest,
+    private readonly held: QuotaShare,
   ) {}
 
   get ended(): boolean {

@@ -8,7 +8,7 @@ import type { ContentCoding } from "../call/content-coding.js";
 import { BidiCall, BodyCall, type CallWire } from "../call/server-call.js";
 import type { HeaderFields } from "../common-headers.js";
 import { type Exchange, Http2Exchange } from "../connections/exchange.js";
-import { errorTrailers, protocolFailure, wrongMethod } from "../errors.js";
+import { clientDeadlineExceeded, errorTrailers, protocolFailure, wrongMethod } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
 import { ConnectUnaryResponse, EnvelopedResponse, sendConnectError } from "./connect-response.js";
 import { GrpcResponse } from "./grpc-response.js";
@@ -124,6 +124,7 @@ export class RpcHandler {
     const Call = isBidi ? BidiCall : BodyCall;
     const call = new Call(served[type.protocol], reading, wire, exchange, timeoutMs);
     follow(exchange, call, kind !== "unary");
+    if (timeoutMs !== undefined && timeoutMs <= 0) call.fail(clientDeadlineExceeded());
     if (codings.refusal !== undefined) call.fail(codings.refusal);
     if (error !== undefined) call.fail(protocolFailure("invalid_argument", repeated(error.rawMessage)));
     if (call instanceof BidiCall && !call.isDone) call.open();

@@ -19,7 +19,7 @@ import {
 } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { ServerReflection as AlphaServerReflection } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
 import { quotaKey } from "../../domain/client-address.js";
-import type { ClientQuota } from "../../domain/client-quota.js";
+import { QuotaShare } from "../../domain/client-quota.js";
 import { type Failure, repeated } from "../../domain/failure.js";
 import { type Api, bidiStreaming, type RequestStream, type ResponseStream } from "../../domain/service.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
@@ -53,7 +53,7 @@ export function reflectionMethods(services: readonly DescService[]): Api {
         const message = create(desc.output, { validHost: originalRequest.host, originalRequest, messageResponse });
         return new ReadyResponse(new MessageResponse(desc.output, message), codec);
       };
-      return new ReflectionStream(requests, respond, unread, quotaKey(clientAddress));
+      return new ReflectionStream(requests, respond, new QuotaShare(unread, quotaKey(clientAddress)));
     }),
   );
 }
@@ -64,13 +64,11 @@ type ReflectionResponse = ReadyResponse<typeof ServerReflectionResponseSchema>;
 class ReflectionStream implements ResponseStream<typeof ServerReflectionResponseSchema> {
   readonly headers: ReadonlyMap<string, string> = new Map();
   readonly trailers: ReadonlyMap<string, string> = new Map();
-  #unreadBytes = 0;
 
   constructor(
     private readonly requests: RequestStream<typeof ServerReflectionRequestSchema>,
     private readonly respond: (request: ServerReflectionRequest) => ReflectionResponse,
-    private readonly unread: ClientQuota,
-    private readonly client: string,
+    private readonly unread: QuotaShare,
   ) {}
 
   get ended(): boolean {
@@ -82,12 +80,11 @@ class ReflectionStream implements ResponseStream<typeof ServerReflectionResponse
   }
 
   take(): readonly ReflectionResponse[] {
-    this.#release();
+    this.unread.remove();
     const request = this.requests.take();
     if (request === undefined) return [];
     const response = this.respond(request);
-    this.unread.add(this.client, response.bytes.length);
-    this.#unreadBytes = response.bytes.length;
+    this.unread.add(response.bytes.length);
     return [response];
   }
 
@@ -97,12 +94,7 @@ class ReflectionStream implements ResponseStream<typeof ServerReflectionResponse
 
   close(): void {
     this.requests.close();
-    this.#release();
-  }
-
-  #release(): void {
-    this.unread.remove(this.client, this.#unreadBytes);
-    this.#unreadBytes = 0;
+    this.unread.remove();
   }
 }
 
