@@ -1,6 +1,6 @@
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import { quotaKey } from "../domain/client-address.js";
-import { ClientQuota } from "../domain/client-quota.js";
+import { ClientQuota, QuotaShare } from "../domain/client-quota.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable } from "../domain/failure.js";
 import {
@@ -38,8 +38,8 @@ export class StreamGuard {
   readonly #open = new Set<GuardedStream>();
   readonly #admitted: ClientQuota;
   readonly #sweep: NodeJS.Timeout;
-  #draining = false;
-  #ended = false;
+  /** What is neither opened nor left open. */
+  readonly #ending = new Set<Kind>();
 
   constructor(api: Api, limits: TransportLimits, log: Log) {
     this.#limits = limits;
@@ -52,16 +52,19 @@ export class StreamGuard {
 
   /** Refuses new subscriptions and ends open ones with UNAVAILABLE. Files may start and finish. */
   drain(): void {
-    this.#draining = true;
-    for (const stream of this.#open) if (stream.kind === "subscription") stream.fail(drainFailure());
+    this.#end("subscription");
   }
 
   /** Ends every stream with UNAVAILABLE. */
   endAll(): void {
-    this.#draining = true;
-    this.#ended = true;
     clearInterval(this.#sweep);
-    for (const stream of this.#open) stream.fail(drainFailure());
+    this.#end("subscription");
+    this.#end("file");
+  }
+
+  #end(kind: Kind): void {
+    this.#ending.add(kind);
+    for (const stream of this.#open) if (stream.kind === kind) stream.fail(drainFailure());
   }
 
   #guard(method: StreamMethod | BidiMethod): Method {
@@ -76,28 +79,28 @@ export class StreamGuard {
     kind: Kind,
     open: () => ResponseStream | Promise<ResponseStream>,
   ): ResponseStream | Promise<ResponseStream> {
-    const quota = quotaKey(clientAddress);
-    if (this.#ended || (this.#draining && kind === "subscription")) throw drainFailure();
-    this.#admitted.add(quota, 1);
+    if (this.#ending.has(kind)) throw drainFailure();
+    const share = new QuotaShare(this.#admitted, quotaKey(clientAddress));
+    share.add(1);
     const watched = (inner: ResponseStream): ResponseStream => {
       const stream: GuardedStream = new GuardedStream(inner, kind, clientAddress, () => {
         this.#open.delete(stream);
-        this.#admitted.remove(quota, 1);
+        share.remove();
       });
       this.#open.add(stream);
       // The drain began while it was being opened.
-      if (this.#ended || (this.#draining && kind === "subscription")) stream.fail(drainFailure());
+      if (this.#ending.has(kind)) stream.fail(drainFailure());
       return stream;
     };
     try {
       const opened = open();
       if (!(opened instanceof Promise)) return watched(opened);
       return opened.then(watched, (thrown: unknown) => {
-        this.#admitted.remove(quota, 1);
+        share.remove();
         throw thrown;
       });
     } catch (thrown) {
-      this.#admitted.remove(quota, 1);
+      share.remove();
       throw thrown;
     }
   }
@@ -137,23 +140,21 @@ function drainFailure(): Failure {
 }
 
 class GuardedStream extends ForwardingStream {
-  readonly kind: Kind;
-  readonly clientAddress: string;
-  readonly #released: () => void;
   #listener: () => void = () => {};
   #failure: Failure | undefined;
-  #closed = false;
   /**
    * When the reader was last given messages and has not returned since, in `performance.now()` time. Undefined: it
    * waits for more.
    */
   #givenAtMs: number | undefined = performance.now();
 
-  constructor(inner: ResponseStream, kind: Kind, clientAddress: string, released: () => void) {
+  constructor(
+    inner: ResponseStream,
+    readonly kind: Kind,
+    readonly clientAddress: string,
+    private readonly released: () => void,
+  ) {
     super(inner);
-    this.kind = kind;
-    this.clientAddress = clientAddress;
-    this.#released = released;
   }
 
   override get ended(): boolean {
@@ -177,10 +178,8 @@ class GuardedStream extends ForwardingStream {
   }
 
   override close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
     this.inner.close();
-    this.#released();
+    this.released();
   }
 
   /** Ends the stream from outside. */
