@@ -161,13 +161,6 @@ function malformed(message: string): Failure {
   return protocolFailure("invalid_argument", message);
 }
 
-/** Limits on a request body. */
-export interface RequestBounds {
-  /** Of the message, both compressed and decompressed, in bytes. */
-  readonly bytesMax: number;
-  readonly coding: ContentCoding | undefined;
-}
-
 /** A message as it arrived, to be read by {@link messageOf}. Its bytes are those of the chunk. */
 export interface ArrivedMessage {
   readonly bytes: Buffer;
@@ -184,7 +177,9 @@ export interface RequestReader {
 
 /** How the body of a request is read. */
 export interface RequestReading {
-  readonly bounds: RequestBounds;
+  /** Of a message, both compressed and decompressed. */
+  readonly bytesMax: number;
+  readonly coding: ContentCoding | undefined;
   readonly decode: RequestDecoder;
   /** Whether messages are in envelopes. If not, the body is one message, and an empty body an empty message. */
   readonly enveloped: boolean;
@@ -194,10 +189,9 @@ export interface RequestReading {
 
 /** `arrived` may throw: the body is then invalid. */
 export function requestReader(reading: RequestReading, arrived: (message: ArrivedMessage) => void): RequestReader {
-  const { bounds, enveloped, text } = reading;
-  if (!enveloped) return new BodyReader(bounds, arrived);
-  const reader = new EnvelopeReader(bounds, arrived);
-  return text ? new TextEnvelopeReader(reader) : reader;
+  if (!reading.enveloped) return new BodyReader(reading, arrived);
+  const reader = new EnvelopeReader(reading, arrived);
+  return reading.text ? new TextEnvelopeReader(reader) : reader;
 }
 
 /** Reads a body of any number of enveloped messages. */
@@ -208,7 +202,7 @@ class EnvelopeReader implements RequestReader {
   #expected = envelopeHeadBytes;
 
   constructor(
-    private readonly bounds: RequestBounds,
+    private readonly reading: RequestReading,
     private readonly arrived: (message: ArrivedMessage) => void,
   ) {}
 
@@ -218,7 +212,7 @@ class EnvelopeReader implements RequestReader {
     if (this.#received < this.#expected) return;
     let bytes = joined(this.#chunks);
     while (bytes.length >= this.#expected) {
-      this.#expected = envelopeHeadBytes + lengthIn(bytes, this.bounds);
+      this.#expected = envelopeHeadBytes + lengthIn(bytes, this.reading);
       if (bytes.length < this.#expected) break;
       const message = bytes.subarray(envelopeHeadBytes, this.#expected);
       this.arrived({ bytes: message, compressed: isCompressed(bytes) });
@@ -248,7 +242,7 @@ function joined(chunks: readonly Buffer[]): Buffer {
 }
 
 /** The length of the message behind the head of an envelope. @throws Failure if it cannot be read */
-function lengthIn(head: Buffer, { bytesMax, coding }: RequestBounds): number {
+function lengthIn(head: Buffer, { bytesMax, coding }: RequestReading): number {
   const length = head.readUInt32BE(1);
   if (length > bytesMax) throw tooLarge(`message size ${length} is larger than configured readMaxBytes ${bytesMax}`);
   // The end of a stream, or trailers: a server sends those.
@@ -292,13 +286,13 @@ class BodyReader implements RequestReader {
   #received = 0;
 
   constructor(
-    private readonly bounds: RequestBounds,
+    private readonly reading: RequestReading,
     private readonly arrived: (message: ArrivedMessage) => void,
   ) {}
 
   push(chunk: Buffer): void {
     this.#received += chunk.length;
-    const { bytesMax } = this.bounds;
+    const { bytesMax } = this.reading;
     if (this.#received > bytesMax) {
       throw tooLarge(`message size ${this.#received} is larger than configured readMaxBytes ${bytesMax}`);
     }
@@ -306,12 +300,12 @@ class BodyReader implements RequestReader {
   }
 
   finish(): void {
-    this.arrived({ bytes: joined(this.#chunks), compressed: this.bounds.coding !== undefined });
+    this.arrived({ bytes: joined(this.#chunks), compressed: this.reading.coding !== undefined });
   }
 }
 
 /** The bytes of a message that arrived. @throws Failure if they are not compressed as announced */
-export function messageOf({ bytes, compressed }: ArrivedMessage, { coding, bytesMax }: RequestBounds): Buffer {
+export function messageOf({ bytes, compressed }: ArrivedMessage, { coding, bytesMax }: RequestReading): Buffer {
   if (!compressed || coding === undefined) return bytes;
   try {
     return decompress(coding, bytes, bytesMax);

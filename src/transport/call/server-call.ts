@@ -54,7 +54,10 @@ export interface StreamWire {
   start(headers: ReadonlyMap<string, string>): void;
   /** Sends frames. False: wait for the drain before writing more. */
   write(frames: Uint8Array): boolean;
-  /** Ends the response, with or without an error. Without an earlier `start`, the error is the whole response. */
+  /**
+   * Ends the response, with or without an error. Without an earlier `start`, the error is the whole response.
+   * `trailers` are those of the stream or of the error.
+   */
   finish(error: Failure | undefined, trailers: ReadonlyMap<string, string>): void;
   /** Aborts a response whose reader takes nothing. */
   breakOff(error: Failure): void;
@@ -106,7 +109,8 @@ export class ServerCall implements Call {
   #phase: "reading" | "working" | "streaming" | "done" = "reading";
   #timer: NodeJS.Timeout | undefined;
   #controller: AbortController | undefined;
-  #aborted: { readonly reason: unknown } | undefined;
+  /** Why the signal is aborted. */
+  #abortReason: Failure | undefined;
   #stream: ResponseStream | undefined;
   /** The headers of the stream were sent. */
   #headersSent = false;
@@ -134,7 +138,7 @@ export class ServerCall implements Call {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
-      if (this.#aborted !== undefined) this.#controller.abort(this.#aborted.reason);
+      if (this.#abortReason !== undefined) this.#controller.abort(this.#abortReason);
     }
     return this.#controller.signal;
   }
@@ -160,8 +164,8 @@ export class ServerCall implements Call {
         if (response instanceof Promise) this.#await(response, (later) => this.#respond(later));
         else this.#respond(response);
       } else {
-        const isBidi = method.kind === "bidi_streaming";
-        const stream = isBidi ? method.open(request as RequestStream, this) : method.open(request as Message, this);
+        // Either kind of method is given what it takes.
+        const stream = method.open(request as never, this);
         if (stream instanceof Promise) this.#await(stream, (later) => this.#opened(later));
         else this.#opened(stream);
       }
@@ -173,7 +177,7 @@ export class ServerCall implements Call {
   /** The connection can take more. */
   drained(): void {
     this.#blocked = false;
-    if (this.#failure !== undefined) this.#finish(this.#failure);
+    if (this.#failure !== undefined) this.fail(this.#failure);
     else if (this.#unwritten.length > 0) setImmediate(() => this.#pump());
     else this.#pump();
   }
@@ -195,7 +199,9 @@ export class ServerCall implements Call {
       this.#breakOffSoon(error);
       return;
     }
-    this.#finish(error);
+    this.#settle(grpcCode(error));
+    this.#wire.finish(error, error.metadata?.trailers ?? new Map());
+    this.#abort(error);
   }
 
   /** Gives back what is held of the request, when the call is done. */
@@ -227,15 +233,8 @@ export class ServerCall implements Call {
     return terms === undefined ? failure : (failure.inTerms?.(terms) ?? failure);
   }
 
-  #finish(error: Failure): void {
-    if (this.#phase === "done") return;
-    this.#settle(grpcCode(error));
-    this.#wire.finish(error, new Map());
-    this.#abort(error);
-  }
-
-  #abort(reason: unknown): void {
-    this.#aborted = { reason };
+  #abort(reason: Failure): void {
+    this.#abortReason = reason;
     this.#controller?.abort(reason);
   }
 
@@ -428,7 +427,7 @@ export class BodyCall extends ServerCall implements OpenCall {
   #inflate(message: ArrivedMessage): void {
     if (this.isDone) return;
     try {
-      const bytes = messageOf(message, this.#reading.bounds);
+      const bytes = messageOf(message, this.#reading);
       if (bytes.length <= largeMessageBytesMin) {
         this.#read({ bytes, compressed: false });
         return;
@@ -444,15 +443,16 @@ export class BodyCall extends ServerCall implements OpenCall {
 
   /** Its message counts for the client until it is read. `queue` returns what drops it. */
   #waits(message: ArrivedMessage, queue: (client: string) => () => void): void {
-    if (this.#held === undefined) this.#hold(message.bytes.length);
+    const { client } = this.#held ?? this.#hold(message.bytes.length);
     this.limit(this.served.options.limits.requestTimeoutMs);
-    this.#leave = queue(quotaKey(this.clientAddress));
+    this.#leave = queue(client);
   }
 
   /** @throws Failure if the client, or all, hold too many bytes */
-  #hold(bytes: number): void {
+  #hold(bytes: number): QuotaShare {
     this.#held = new QuotaShare(heldRequests, quotaKey(this.clientAddress));
     this.#held.add(bytes);
+    return this.#held;
   }
 
   protected override release(): void {
@@ -473,7 +473,7 @@ export class BodyCall extends ServerCall implements OpenCall {
     if (this.isDone) return;
     this.#held?.remove();
     try {
-      this.invoke(this.#reading.decode(this.served.method, messageOf(message, this.#reading.bounds)));
+      this.invoke(this.#reading.decode(this.served.method, messageOf(message, this.#reading)));
     } catch (thrown) {
       this.fail(thrown);
     }
@@ -492,9 +492,7 @@ export class BidiCall extends ServerCall {
 
   constructor(served: ServedMethod, reading: RequestReading, wire: CallWire, caller: Caller, timeoutMs?: number) {
     super(served, wire, caller, timeoutMs);
-    const decode = (message: ArrivedMessage): Message => {
-      return reading.decode(served.method, messageOf(message, reading.bounds));
-    };
+    const decode = (message: ArrivedMessage): Message => reading.decode(served.method, messageOf(message, reading));
     this.#held = new QuotaShare(heldRequests, quotaKey(caller.clientAddress));
     this.#requests = new ArrivingRequests(served.options.limits, decode, this.#held);
     this.#reader = requestReader(reading, (message) => this.#requests.add(message));
@@ -539,13 +537,13 @@ export class BidiCall extends ServerCall {
 class ArrivingRequests implements RequestStream {
   #waiting: ArrivedMessage[] = [];
   #count = 0;
-  /** The turn of the next request. */
-  #turn: "none" | "awaited" | "given" = "none";
+  /** The next request has its turn. */
+  #hasTurn = false;
   #hasEnded = false;
-  #failure: Failure | undefined;
+  failure: Failure | undefined;
   #listener: () => void = () => {};
-  /** Drops the turn that is awaited. */
-  #leave: () => void = () => {};
+  /** Drops the turn of the next request, from when it was asked for until that is taken. */
+  #leave: (() => void) | undefined;
   /** Restarted with each request that is taken. Set when a method follows the requests, which closes them. */
   #idle: NodeJS.Timeout | undefined;
 
@@ -559,30 +557,22 @@ class ArrivingRequests implements RequestStream {
     return this.#hasEnded && this.#waiting.length === 0;
   }
 
-  get failure(): Failure | undefined {
-    return this.#failure;
-  }
-
   onReady(listener: () => void): void {
     this.#listener = listener;
     this.#idle ??= setTimeout(() => this.#timeIsOver(), this.limits.requestStreamIdleMs).unref();
   }
 
   take(): Message | undefined {
-    if (this.#turn === "none" && this.#waiting.length > 0) {
-      this.#turn = "awaited";
-      let isTaking = true;
-      const go = (): void => {
-        this.#turn = "given";
-        if (!isTaking) this.#listener();
-      };
-      // The turn may be given at once.
-      this.#leave = streamedRequests.push(go, 0, this.held.client);
-      isTaking = false;
-    }
-    const next = this.#turn === "given" ? this.#waiting.shift() : undefined;
+    const go = (): void => {
+      this.#hasTurn = true;
+      // A turn that is given at once is used below.
+      if (this.#leave !== undefined) this.#listener();
+    };
+    if (this.#waiting.length > 0) this.#leave ??= streamedRequests.push(go, 0, this.held.client);
+    const next = this.#hasTurn ? this.#waiting.shift() : undefined;
     if (next === undefined) return undefined;
-    this.#turn = "none";
+    this.#hasTurn = false;
+    this.#leave = undefined;
     this.held.remove(next.bytes.length);
     this.#idle?.refresh();
     return this.decode(next);
@@ -608,13 +598,13 @@ class ArrivingRequests implements RequestStream {
   /** Ends the stream; what waits is dropped. */
   fail(failure: Failure): void {
     this.close();
-    this.#failure = failure;
+    this.failure = failure;
     this.#listener();
   }
 
   close(): void {
     clearTimeout(this.#idle);
-    this.#leave();
+    this.#leave?.();
     this.#waiting = [];
     this.held.remove();
   }

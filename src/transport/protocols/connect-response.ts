@@ -64,7 +64,7 @@ export class EnvelopedResponse extends FramedResponse {
   }
 
   finish(error: Failure | undefined, trailers: Fields): void {
-    const end = this.#end(error, error === undefined ? trailers : (error.metadata?.trailers ?? new Map()));
+    const end = this.#end(error, trailers);
     if (this.exchange.hasStarted) this.exchange.end(end);
     else {
       if (error?.metadata !== undefined) this.exchange.addOwn(error.metadata.headers);

@@ -73,12 +73,11 @@ export class GrpcResponse extends FramedResponse<Http2Exchange> {
   finish(error: Failure | undefined, trailers: Fields): void {
     const { isGone, output } = this.exchange;
     if (isGone) return;
-    const own = Object.fromEntries(error?.metadata?.trailers ?? trailers);
     // An error alone is a single block of fields. Separate headers have to precede it.
     if (error?.metadata !== undefined && error.metadata.headers.size > 0 && !output.headersSent) {
       this.start(error.metadata.headers);
     }
-    const last = { ...own, ...(error === undefined ? okTrailers : errorTrailers(error)) };
+    const last = { ...Object.fromEntries(trailers), ...(error === undefined ? okTrailers : errorTrailers(error)) };
     if (error !== undefined && !output.headersSent) {
       output.respond({ ...this.#headers(undefined), ...last }, withoutBody);
       return;

@@ -117,8 +117,7 @@ export class RpcHandler {
     const { streamedRequestBytesMax, requestBodyBytesMax } = this.#options.limits;
     const bytesMax = isBidi ? streamedRequestBytesMax : requestBodyBytesMax;
     const { enveloped, text } = type;
-    const bounds = { bytesMax, coding: codings.request };
-    const reading = { bounds, decode: served.decode[type.codec], enveloped, text };
+    const reading = { bytesMax, coding: codings.request, decode: served.decode[type.codec], enveloped, text };
     // Responses of bidirectional streams are not compressed: each is made for one request, and the next for another.
     const wire = this.#wire(type, isBidi ? undefined : codings.response, exchange);
     const Call = isBidi ? BidiCall : BodyCall;
