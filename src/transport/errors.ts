@@ -46,8 +46,10 @@ export class HttpFailure extends Failure {
 }
 
 /** A failure as a whole HTTP response: its own headers only. `Retry-After` is in whole seconds, rounded up. */
-export function errorResponse(failure: Failure): { status: number; headers: HeaderFields; body: Buffer } {
-  const body = Buffer.from(errorJson(failure));
+export function errorResponse(
+  failure: Failure,
+  body: Uint8Array = Buffer.from(errorJson(failure)),
+): { status: number; headers: HeaderFields; body: Uint8Array } {
   const { retryAfterMs } = failure;
   const headers = {
     "content-type": "application/json",

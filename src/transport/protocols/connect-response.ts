@@ -1,9 +1,4 @@
-import {
-  codeToHttpStatus,
-  endStreamFlag,
-  endStreamToJson,
-  errorToJsonBytes,
-} from "@connectrpc/connect/protocol-connect";
+import { endStreamFlag, endStreamToJson, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { trailerFlag } from "@connectrpc/connect/protocol-grpc-web";
 import type { EncodedResponse } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
@@ -14,7 +9,7 @@ import type { ContentCoding } from "../call/content-coding.js";
 import type { Framing } from "../call/framing.js";
 import type { HeaderFields } from "../common-headers.js";
 import type { Exchange } from "../connections/exchange.js";
-import { errorTrailers, HttpFailure, okTrailers } from "../errors.js";
+import { errorResponse, errorTrailers, okTrailers } from "../errors.js";
 import { WholeResponse } from "../whole-response.js";
 import { type Fields, FramedResponse } from "./grpc-response.js";
 import type { RpcContentType } from "./rpc-methods.js";
@@ -103,14 +98,8 @@ export class EnvelopedResponse extends FramedResponse {
 
 /** Sends an error as a whole response, in JSON with its own HTTP status. */
 export function sendConnectError(exchange: Exchange, error: Failure, vary?: string): void {
-  const connectError = toConnectError(error);
-  const body = errorToJsonBytes(connectError, jsonWriteOptions);
-  const headers = {
-    ...Object.fromEntries(connectError.metadata),
-    ...{ vary, "cache-control": "no-store", "content-type": "application/json", "content-length": body.length },
-  };
-  if (!(error instanceof HttpFailure)) exchange.send(codeToHttpStatus(connectError.code), headers, body);
-  else exchange.send(error.status, { ...headers, ...error.headers }, body);
+  const { status, headers, body } = errorResponse(error, errorToJsonBytes(toConnectError(error), jsonWriteOptions));
+  exchange.send(status, { ...headers, vary }, body);
 }
 
 /** A Connect unary response: the message itself, or an error as JSON with its own HTTP status. */
