@@ -97,13 +97,13 @@ export class DataHeaders {
 
 /** The headers of every HTTP response: CORS, and how new its data is. */
 export class CommonHeaders {
+  readonly data: DataHeaders;
   readonly #origins: ReadonlySet<string> | undefined;
-  readonly #data: DataHeaders;
 
   /** No `origins`, or `*` among them: any origin. */
   constructor(origins: readonly string[] | undefined, data: DataHeaders) {
+    this.data = data;
     this.#origins = origins === undefined || origins.includes("*") ? undefined : new Set(origins);
-    this.#data = data;
   }
 
   /** Whether pages of `origin` may call. Undefined (not a page) may. */
@@ -113,7 +113,7 @@ export class CommonHeaders {
 
   /** The headers for a request from `origin`. */
   of(origin: string | undefined): HeaderList {
-    const data = this.#data.current();
+    const data = this.data.current();
     if (this.#origins === undefined) return [...corsOf("*"), ...data];
     // Responses that depend on more headers replace it.
     const vary = ["vary", this.vary()];

@@ -1,7 +1,7 @@
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { MetricsText } from "../telemetry/metrics.js";
-import type { CommonHeaders, DataHeaders } from "./common-headers.js";
+import type { CommonHeaders } from "./common-headers.js";
 import type { ClientAddresses } from "./connections/client-addresses.js";
 import type { Routes } from "./http/routes.js";
 import type { RequestMetrics } from "./request-metrics.js";
@@ -19,7 +19,6 @@ export interface HandlerOptions {
   readonly requests: RequestMetrics;
   readonly clients: ClientAddresses;
   readonly common: CommonHeaders;
-  readonly data: DataHeaders;
   readonly readiness: () => Readiness;
   /** Undefined: `/metrics` is not served. */
   readonly metricsText: MetricsText | undefined;

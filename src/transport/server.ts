@@ -76,10 +76,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const stalledHelp = "Streams that were ended because their reader took nothing for too long.";
   addCounter(metrics, "marketd_streams_stalled_total", stalledHelp, () => guard.stalled);
   const clients = new ClientAddresses(options.trustedProxies);
-  const data = new DataHeaders(options);
-  const common = new CommonHeaders(options.corsOrigins, data);
+  const common = new CommonHeaders(options.corsOrigins, new DataHeaders(options));
   const handlers: HandlerOptions = {
-    ...{ api: guard.api, log, limits, readiness, clients, common, data },
+    ...{ api: guard.api, log, limits, readiness, clients, common },
     routes: new Routes(guard.api, basePath),
     requests: createRequestMetrics(metrics, guard.api),
     metricsText: options.servesMetrics === false ? undefined : (options.metricsText ?? metrics),

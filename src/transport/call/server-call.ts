@@ -42,6 +42,9 @@ export interface UnaryWire {
   finish(error: Failure, trailers: ReadonlyMap<string, string>): void;
 }
 
+/** What is known of a stream before its first message. */
+export type OpenedStream = Pick<ResponseStream, "headers" | "trailerNames">;
+
 /** The stream of responses to one call in one protocol. */
 export interface StreamWire {
   /** The form of its messages. */
@@ -50,8 +53,8 @@ export interface StreamWire {
   readonly encoding: Encoding;
   /** Replaces an opened stream, before its first message is written. */
   adapt?(stream: ResponseStream): ResponseStream | Promise<ResponseStream>;
-  /** Sends the protocol's headers and these at once. Called once, before anything else. */
-  start(headers: ReadonlyMap<string, string>): void;
+  /** Sends the protocol's headers and those of the stream at once. Called once, before anything else. */
+  start(stream: OpenedStream): void;
   /** Sends frames. False: wait for the drain before writing more. */
   write(frames: Uint8Array): boolean;
   /**
@@ -317,7 +320,7 @@ export class ServerCall implements Call {
   #sendHeaders(stream: ResponseStream): void {
     if (this.#headersSent || this.#phase !== "streaming") return;
     this.#headersSent = true;
-    this.#wire.start(stream.headers);
+    this.#wire.start(stream);
   }
 
   #end(stream: ResponseStream): void {

@@ -41,13 +41,8 @@ export interface PortOptions {
 
 /** A request and its response, in either HTTP version. Responses to HEAD have no body, whatever is written. */
 export abstract class Exchange {
-  readonly method: string;
-  /** The request target, undecoded. */
-  readonly url: string;
-  readonly headers: IncomingHttpHeaders;
   /** The headers of every response, if the exchange has its own. */
   #common: HeaderList | undefined;
-  readonly #port: PortOptions;
   /** The request's body. */
   abstract readonly body: Readable;
   /** The response's body. It reports `drain` and `close`. */
@@ -56,16 +51,13 @@ export abstract class Exchange {
   readonly clientAddress: string;
 
   constructor(
-    method: string,
-    url: string,
-    headers: IncomingHttpHeaders,
+    readonly method: string,
+    /** The request target, undecoded. */
+    readonly url: string,
+    readonly headers: IncomingHttpHeaders,
     address: string | undefined,
-    port: PortOptions,
+    protected readonly port: PortOptions,
   ) {
-    this.method = method;
-    this.url = url;
-    this.headers = headers;
-    this.#port = port;
     this.clientAddress = port.clients.of(address, headers["x-forwarded-for"]);
   }
 
@@ -80,7 +72,7 @@ export abstract class Exchange {
   }
 
   get #commonHeaders(): HeaderList {
-    return this.#common ?? this.#port.common.of(this.headers.origin);
+    return this.#common ?? this.port.common.of(this.headers.origin);
   }
 
   /** Whether the headers of the response were sent. */
@@ -216,6 +208,11 @@ export class Http2Exchange extends Exchange {
 
   get body(): Readable {
     return this.output;
+  }
+
+  /** The headers that tell how new the data is, alone. */
+  get dataHeaders(): HeaderList {
+    return this.port.common.data.current();
   }
 
   get isGone(): boolean {

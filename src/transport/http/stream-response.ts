@@ -6,7 +6,7 @@ import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js
 import type { Failure } from "../../domain/failure.js";
 import { ForwardingStream, type Method, type ResponseStream } from "../../domain/service.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
-import type { StreamWire } from "../call/server-call.js";
+import type { OpenedStream, StreamWire } from "../call/server-call.js";
 import { blockNames } from "../common-headers.js";
 import { type Exchange, Http1Exchange } from "../connections/exchange.js";
 import type { Protocol } from "../request-metrics.js";
@@ -37,7 +37,6 @@ export class StreamResponse implements StreamWire {
   #encoding: StreamEncoding;
   /** The pieces of a file are sent without their envelopes. */
   #raw = false;
-  #trailerNames: readonly string[] = [];
   /** The socket to which finished HTTP/1.1 chunks are written directly, if possible: one write each instead of four. */
   #chunks: Socket | undefined;
   /** Compresses the body. */
@@ -70,7 +69,6 @@ export class StreamResponse implements StreamWire {
     const { accept } = exchange.headers;
     if (!this.#isFile && !exchange.isHead) this.#chunks = chunkSocket(exchange);
     const finished = (adapted: ResponseStream): ResponseStream => {
-      this.#trailerNames = this.#hasTrailers ? (adapted.trailerNames ?? []) : [];
       return exchange.isHead ? new HeadersAlone(adapted) : adapted;
     };
     if (!this.#isFile || (accept === undefined && this.#alt === undefined)) return finished(stream);
@@ -81,7 +79,7 @@ export class StreamResponse implements StreamWire {
     });
   }
 
-  start(own: ReadonlyMap<string, string>): void {
+  start({ headers: own, trailerNames = [] }: OpenedStream): void {
     const exchange = this.#exchange;
     const { output } = exchange;
     // Compression is worthwhile for a file, not for small messages.
@@ -96,7 +94,7 @@ export class StreamResponse implements StreamWire {
       vary: this.#vary,
       // Proxies such as nginx would otherwise buffer the stream.
       "x-accel-buffering": "no",
-      trailer: this.#trailerNames.length === 0 ? undefined : this.#trailerNames.join(", "),
+      trailer: this.#hasTrailers && trailerNames.length > 0 ? trailerNames.join(", ") : undefined,
     };
     exchange.start(200, headers, this.#hasTrailers);
     const chunks = this.#chunks;
@@ -121,7 +119,8 @@ export class StreamResponse implements StreamWire {
       return;
     }
     // A browser never reconnects after an error response; after an event it does, without the id that is void.
-    if (!exchange.hasStarted && error.voidsPlaces && this.protocol === "sse" && !exchange.isHead) this.start(new Map());
+    const isEvent = error.voidsPlaces && this.protocol === "sse" && !exchange.isHead;
+    if (!exchange.hasStarted && isEvent) this.start({ headers: new Map() });
     if (this.#raw || !exchange.hasStarted) exchange.sendError(error);
     else this.#end(this.#encoding.errorBytes(error));
   }
@@ -152,10 +151,9 @@ export class StreamResponse implements StreamWire {
   }
 
   #chooseFileFormat(first: EncodedResponse | undefined): void {
-    const exchange = this.#exchange;
+    const { accept } = this.#exchange.headers;
     const contentType = contentTypeOf(first);
-    const available = contentType === undefined ? [] : [this.#encoding.contentType, contentType];
-    const wanted = contentType && preferredMediaType(exchange.headers.accept, available);
+    const wanted = contentType && preferredMediaType(accept, [this.#encoding.contentType, contentType]);
     this.#raw = this.#alt === "media" || (contentType !== undefined && wanted === contentType);
     if (this.#raw) this.#encoding = { ...this.#encoding, contentType: contentType ?? "application/octet-stream" };
   }

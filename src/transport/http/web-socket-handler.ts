@@ -56,7 +56,7 @@ export class WebSocketHandler {
     };
     this.#handshakes = new WebSocketServer(handshakes);
     this.#handshakes.on("headers", (headers) => {
-      eachField(options.data.current(), (name, value) => headers.push(`${name}: ${value}`));
+      eachField(options.common.data.current(), (name, value) => headers.push(`${name}: ${value}`));
     });
     this.#pings = setInterval(() => this.#ping(), options.limits.peerPingIntervalMs);
     this.#pings.unref();

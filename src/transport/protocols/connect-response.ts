@@ -7,6 +7,7 @@ import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import { toConnectError } from "../../encoding/status.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import type { Framing } from "../call/framing.js";
+import type { OpenedStream } from "../call/server-call.js";
 import type { HeaderFields } from "../common-headers.js";
 import type { Exchange } from "../connections/exchange.js";
 import { errorResponse, errorTrailers, okTrailers } from "../errors.js";
@@ -46,14 +47,11 @@ const plainEnds = new WeakMap<Framing, Buffer>();
 
 /** A response of gRPC-Web, or of a Connect stream. Its end is an envelope too. */
 export class EnvelopedResponse extends FramedResponse {
-  readonly #protocol: EnvelopedProtocol;
-
-  constructor(type: RpcContentType, coding: ContentCoding | undefined, exchange: Exchange) {
-    super(type, coding, exchange);
-    this.#protocol = type.protocol === "connect" ? connectStream : grpcWeb;
+  get #protocol(): EnvelopedProtocol {
+    return this.type.protocol === "connect" ? connectStream : grpcWeb;
   }
 
-  start(headers: Fields): void {
+  start({ headers }: OpenedStream): void {
     if (headers.size > 0) this.exchange.addOwn(headers);
     this.exchange.start(200, this.#headers(undefined));
   }

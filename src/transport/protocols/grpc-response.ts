@@ -3,8 +3,8 @@ import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-resp
 import type { Failure } from "../../domain/failure.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
-import type { StreamWire, UnaryWire } from "../call/server-call.js";
-import { type DataHeaders, eachField, withOwn } from "../common-headers.js";
+import type { OpenedStream, StreamWire, UnaryWire } from "../call/server-call.js";
+import { eachField, withOwn } from "../common-headers.js";
 import type { Exchange, Http2Exchange } from "../connections/exchange.js";
 import { endWithBody } from "../connections/unread-responses.js";
 import { errorTrailers, okTrailers } from "../errors.js";
@@ -38,7 +38,7 @@ export abstract class FramedResponse<E extends Exchange = Exchange> implements U
     return undefined;
   }
 
-  abstract start(headers: Fields): void;
+  abstract start(opened: OpenedStream): void;
 
   write(frames: Uint8Array): boolean {
     return this.exchange.output.write(frames);
@@ -56,16 +56,7 @@ export abstract class FramedResponse<E extends Exchange = Exchange> implements U
 
 /** A gRPC response. Its headers are not those of HTTP responses, but only tell how new the data is. */
 export class GrpcResponse extends FramedResponse<Http2Exchange> {
-  constructor(
-    type: RpcContentType,
-    coding: ContentCoding | undefined,
-    exchange: Http2Exchange,
-    private readonly data: DataHeaders,
-  ) {
-    super(type, coding, exchange);
-  }
-
-  start(headers: Fields): void {
+  start({ headers }: OpenedStream): void {
     const { isGone, output } = this.exchange;
     if (!isGone) output.respond(this.#headers(headers.size === 0 ? undefined : headers), withTrailers);
   }
@@ -75,7 +66,7 @@ export class GrpcResponse extends FramedResponse<Http2Exchange> {
     if (isGone) return;
     // An error alone is a single block of fields. Separate headers have to precede it.
     if (error?.metadata !== undefined && error.metadata.headers.size > 0 && !output.headersSent) {
-      this.start(error.metadata.headers);
+      this.start(error.metadata);
     }
     const last = { ...Object.fromEntries(trailers), ...(error === undefined ? okTrailers : errorTrailers(error)) };
     if (error !== undefined && !output.headersSent) {
@@ -101,7 +92,7 @@ export class GrpcResponse extends FramedResponse<Http2Exchange> {
 
   #headers(own: Fields | undefined): OutgoingHttpHeaders {
     const { coding } = this.framing;
-    const data = this.data.current();
+    const data = this.exchange.dataHeaders;
     const fields: OutgoingHttpHeaders = { ":status": 200, "content-type": this.type.response };
     if (coding !== undefined) fields[grpcFields.used] = coding;
     eachField(own === undefined ? data : withOwn(data, own), (name, value) => {

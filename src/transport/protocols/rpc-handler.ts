@@ -33,13 +33,11 @@ const streamFields = { used: "connect-content-encoding", accepted: "connect-acce
 /** Serves gRPC, gRPC-Web and Connect calls of all methods. */
 export class RpcHandler {
   readonly #methods: ReadonlyMap<string, RpcMethod>;
-  readonly #options: HandlerOptions;
   /** That header of unary Connect responses. */
   readonly #vary: string;
 
-  constructor(options: HandlerOptions) {
+  constructor(private readonly options: HandlerOptions) {
     this.#methods = rpcMethods(options);
-    this.#options = options;
     this.#vary = options.common.vary("accept-encoding");
   }
 
@@ -72,7 +70,10 @@ export class RpcHandler {
     } else {
       const fields = type.enveloped ? streamFields : unaryFields;
       const codings = type.protocol === "connect" ? connectCodings(headers, fields) : grpcCodings(headers);
-      this.#receive(served, type, codings, exchange);
+      const { body }: { readonly body: CarrierOfCall } = exchange;
+      body[carriedCall] = this.#open(served, type, codings, exchange);
+      body.on("data", onData);
+      body.on("end", onEnd);
     }
   }
 
@@ -94,19 +95,9 @@ export class RpcHandler {
   }
 
   #wire(type: RpcContentType, coding: ContentCoding | undefined, exchange: Exchange): CallWire {
-    if (type.protocol === "grpc" && exchange instanceof Http2Exchange) {
-      return new GrpcResponse(type, coding, exchange, this.#options.data);
-    }
+    if (type.protocol === "grpc" && exchange instanceof Http2Exchange) return new GrpcResponse(type, coding, exchange);
     if (type.enveloped) return new EnvelopedResponse(type, coding, exchange);
     return new ConnectUnaryResponse(type, coding, exchange, this.#vary);
-  }
-
-  /** Starts a call whose requests are the body. */
-  #receive(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: Exchange): void {
-    const { body }: { readonly body: CarrierOfCall } = exchange;
-    body[carriedCall] = this.#open(served, type, codings, exchange);
-    body.on("data", onData);
-    body.on("end", onEnd);
   }
 
   /** Starts a call whose requests follow. If its headers are invalid, it has ended already. */
@@ -114,7 +105,7 @@ export class RpcHandler {
     const { timeoutMs, error } = timeoutOf(type, exchange.headers);
     const { kind } = served.method;
     const isBidi = kind === "bidi_streaming";
-    const { streamedRequestBytesMax, requestBodyBytesMax } = this.#options.limits;
+    const { streamedRequestBytesMax, requestBodyBytesMax } = this.options.limits;
     const bytesMax = isBidi ? streamedRequestBytesMax : requestBodyBytesMax;
     const { enveloped, text } = type;
     const reading = { bytesMax, coding: codings.request, decode: served.decode[type.codec], enveloped, text };
