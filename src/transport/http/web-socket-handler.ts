@@ -9,7 +9,7 @@ import { closeLingering, rawErrorResponse } from "../connections/raw-sockets.js"
 import { HttpFailure, unknownPath, urlTooLong } from "../errors.js";
 import type { HandlerOptions, TransportLimits } from "../options.js";
 import { errorText, webSocketText } from "./encodings.js";
-import { type RouteMatch, splitTarget } from "./routes.js";
+import { splitTarget } from "./routes.js";
 
 /** Close codes (RFC 6455, 7.4, and IANA's registry). */
 const closeCodes: Partial<Record<FailureCode, number>> = {
@@ -35,13 +35,11 @@ interface Peer {
 
 /** Serves streams over WebSockets at the URLs of the HTTP API, with one JSON object per text message. */
 export class WebSocketHandler {
-  readonly #options: HandlerOptions;
   readonly #handshakes: WebSocketServer;
   readonly #peers = new Map<WebSocket, Peer>();
   readonly #pings: NodeJS.Timeout;
 
-  constructor(options: HandlerOptions) {
-    this.#options = options;
+  constructor(private readonly options: HandlerOptions) {
     const handshakes = {
       noServer: true,
       clientTracking: false,
@@ -66,7 +64,7 @@ export class WebSocketHandler {
   handle(request: IncomingMessage, socket: Socket, head: Buffer): void {
     socket.on("error", () => {});
     socket.allowHalfOpen = false;
-    const { common, limits, log } = this.#options;
+    const { common, limits, log } = this.options;
     try {
       if (!common.allows(request.headers.origin)) {
         // Browsers do not apply CORS to WebSockets.
@@ -79,7 +77,12 @@ export class WebSocketHandler {
       closeLingering(socket, limits.lingerMs, refusal);
       return;
     }
-    const shake: Handshake = (opened) => this.#handshakes.handleUpgrade(request, socket, head, opened);
+    const shake: Handshake = (opened) => {
+      this.#handshakes.handleUpgrade(request, socket, head, (webSocket) => {
+        this.#watch(webSocket, socket);
+        opened(webSocket);
+      });
+    };
     try {
       this.#open(request, socket, shake);
     } catch (thrown) {
@@ -93,22 +96,21 @@ export class WebSocketHandler {
   }
 
   #open(request: IncomingMessage, socket: Socket, shake: Handshake): void {
-    const { limits, routes, requests, clients } = this.#options;
+    const { limits, routes, requests, clients } = this.options;
     const url = request.url ?? "/";
     if (url.length > limits.urlLengthMax) throw urlTooLong(limits.urlLengthMax);
     const { path, query } = splitTarget(url);
     const match = routes.match(path);
     if (match === undefined) throw unknownPath(path);
-    const method = streamMethodOf(match);
-    const { message } = match.route.parameters.bind(match.segments, query);
-    const wire = new WebSocketResponse(socket, limits, (opened) => {
-      shake((webSocket) => {
-        this.#watch(webSocket, socket);
-        opened(webSocket);
-      });
-    });
+    const { method, parameters } = match.route;
+    if (method.kind !== "server_streaming") {
+      const text = "a WebSocket is served at the addresses of streams only; use GET here";
+      throw new HttpFailure(400, "invalid_argument", "NOT_A_STREAM", text);
+    }
+    const { message } = parameters.bind(match.segments, query);
+    const wire = new WebSocketResponse(socket, limits, shake);
     const counters = requests(method, "websocket");
-    const served = { method, counters, options: this.#options, terms: routes.terms };
+    const served = { method, counters, options: this.options, terms: routes.terms };
     const { headers } = request;
     const clientAddress = clients.of(socket.remoteAddress, headers["x-forwarded-for"]);
     const call = new ServerCall(served, wire, { clientAddress, headers });
@@ -119,7 +121,7 @@ export class WebSocketHandler {
 
   /** Messages of clients are ignored, up to a limit. */
   #watch(webSocket: WebSocket, socket: Socket): void {
-    const { webSocketBytesPerPingMax, lingerMs } = this.#options.limits;
+    const { webSocketBytesPerPingMax, lingerMs } = this.options.limits;
     const peer = { socket, heardAtMs: performance.now(), bytesSincePing: 0 };
     this.#peers.set(webSocket, peer);
     webSocket.on("pong", () => {
@@ -154,20 +156,13 @@ export class WebSocketHandler {
   }
 
   #ping(): void {
-    const silentBefore = performance.now() - this.#options.limits.peerSilenceMaxMs;
+    const silentBefore = performance.now() - this.options.limits.peerSilenceMaxMs;
     for (const [webSocket, peer] of this.#peers) {
       peer.bytesSincePing = 0;
       if (peer.heardAtMs < silentBefore) webSocket.terminate();
       else if (peer.socket.writable) webSocket.ping();
     }
   }
-}
-
-function streamMethodOf(match: RouteMatch): Extract<RouteMatch["route"]["method"], { kind: "server_streaming" }> {
-  const { method } = match.route;
-  if (method.kind === "server_streaming") return method;
-  const message = "a WebSocket is served at the addresses of streams only; use GET here";
-  throw new HttpFailure(400, "invalid_argument", "NOT_A_STREAM", message);
 }
 
 /** Final fragment, opcode close. */
@@ -214,7 +209,6 @@ class WebSocketResponse implements StreamWire {
 
   start(): void {
     this.shake((webSocket) => {
-      webSocket.on("error", () => {});
       this.#webSocket = webSocket;
     });
   }
