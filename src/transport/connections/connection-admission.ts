@@ -117,7 +117,7 @@ export class ConnectionAdmission {
   admit(socket: Socket): boolean {
     const { limits, clients } = this.options;
     const address = socket.remoteAddress ?? "";
-    const client = clients.isProxy(address) ? undefined : quotaKey(clients.of(address, undefined));
+    const client = clients.isProxy(address) ? undefined : quotaKey(address);
     if (this.#open.size >= limits.connectionsMax) {
       this.#refuse(socket, "TOO_MANY_CONNECTIONS");
       return false;

@@ -28,10 +28,16 @@ const fieldsFree = 64;
 /** So many more count as one cancelled call. */
 const fieldsPerCancellation = 10;
 
+/** For the first GOAWAY: streams that are in transit are still served (RFC 9113, 6.8). */
+const lastStreamIdMax = 2 ** 31 - 1;
+
+/** How long a peer may take to reply to the PING after the first GOAWAY. */
+const roundTripMaxMs = 250;
+
 /** What the connections of a port share. */
 export interface SharedByConnections {
   readonly cancelled: CancelledCalls;
-  readonly shares: TurnShares;
+  readonly turns: TurnShares;
   /** Counts the streams that are open. */
   readonly openStreams: ClientQuota;
 }
@@ -40,11 +46,6 @@ export interface SharedByConnections {
  * One HTTP/2 session. It shares the event loop with other sessions, and ends when its peer is gone or exceeds a limit.
  */
 export class Http2Connection implements OpenCall {
-  readonly #session: Http2Session;
-  readonly #options: PortOptions;
-  readonly #cancelled: CancelledCalls;
-  readonly #shares: TurnShares;
-  readonly #openStreams: ClientQuota;
   readonly #peer: PeerWatch;
   /** The peer's. Reading it from a session's socket costs more than the rest of a call. */
   readonly address: string;
@@ -70,17 +71,15 @@ export class Http2Connection implements OpenCall {
   /** The connection is about to be closed: nothing more is served. */
   #isCut = false;
 
-  /** `shared`: what all connections share. */
-  constructor(session: Http2Session, options: PortOptions, shared: SharedByConnections) {
+  constructor(
+    private readonly session: Http2Session,
+    private readonly options: PortOptions,
+    private readonly shared: SharedByConnections,
+  ) {
     const { limits, clients } = options;
-    this.#session = session;
-    this.#options = options;
-    this.#cancelled = shared.cancelled;
-    this.#shares = shared.shares;
-    this.#openStreams = shared.openStreams;
     this.#peer = new PeerWatch(session, limits);
     this.address = session.socket.remoteAddress ?? "";
-    this.#client = clients.isProxy(this.address) ? undefined : quotaKey(clients.of(this.address, undefined));
+    this.#client = clients.isProxy(this.address) ? undefined : quotaKey(this.address);
     this.#cancels = new RateLimit(limits.http2CancelBurstMax, limits.http2CancelsPerSecondMax);
     const controlFrames = new RateLimit(limits.http2ControlFramesPerSecondMax, limits.http2ControlFramesPerSecondMax);
     const countControlFrame = (): void => {
@@ -90,14 +89,41 @@ export class Http2Connection implements OpenCall {
     session.on("remoteSettings", countControlFrame);
   }
 
-  /** Whether no stream is open. */
-  get idle(): boolean {
-    return this.#open.length === 0;
-  }
-
-  /** How long there has been no stream, in milliseconds. */
-  get idleMs(): number {
-    return this.idle ? performance.now() - this.#idleSinceMs : 0;
+  /**
+   * Ends the session without refusing streams that its peer opens before it learns of the end. The first GOAWAY is sent
+   * with the next stream, because a client that waits for a response opens no other. (Node's client refuses its own
+   * unsent stream when GOAWAY arrives, and connect-node does not retry.) The GOAWAY that names the last stream follows a
+   * round trip later. Open streams continue. Without a next stream, this starts when none was opened for `drainIdleMs`.
+   *
+   * A session without streams gets the second GOAWAY only: after a first one, Node reads neither new streams nor the
+   * reply to a PING. Streams that arrive too late are refused, and safe to retry.
+   */
+  close(): void {
+    const { session } = this;
+    let late: NodeJS.Timeout | undefined;
+    const close = (): void => {
+      clearTimeout(late);
+      session.off("stream", announce);
+      if (!session.destroyed) session.close();
+    };
+    const announce = (): void => {
+      clearTimeout(idle);
+      session.off("stream", announce);
+      if (session.closed || session.destroyed) return;
+      session.goaway(constants.NGHTTP2_NO_ERROR, lastStreamIdMax);
+      late = setTimeout(close, roundTripMaxMs);
+      // A failed write ends the session within the call before, and a session that has ended cannot ping.
+      if (!session.destroyed) session.ping(close);
+    };
+    const endSilently = (): void => {
+      if (late !== undefined) return;
+      if (this.#open.length === 0) close();
+      else announce();
+    };
+    const idleMs = this.#open.length === 0 ? performance.now() - this.#idleSinceMs : 0;
+    // Timers run before arrived data is read. After a standstill, a stream may be among that data.
+    const idle = setTimeout(() => setImmediate(endSilently), Math.max(0, this.options.limits.drainIdleMs - idleMs));
+    session.once("stream", announce);
   }
 
   /**
@@ -107,18 +133,17 @@ export class Http2Connection implements OpenCall {
   streamOpened(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, fields: number, serve: () => void): void {
     if (this.#isCut) {
       // It ends with the connection, and counts like the others.
-      if (this.#client !== undefined) this.#cancelled.allows(this.#client);
+      if (this.#client !== undefined) this.shared.cancelled.allows(this.#client);
       return;
     }
-    const client = this.#client ?? this.#clientBehindProxy(headers);
-    if (this.#client === undefined && this.#cancelled.exceededBy(client)) {
+    const client = this.#client ?? quotaKey(this.options.clients.of(this.address, headers["x-forwarded-for"]));
+    if (this.#client === undefined && this.shared.cancelled.exceededBy(client)) {
       stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
       return;
     }
     this.#peer.streamOpened();
-    const opened = new OpenStream(stream, client, fields, this.#open.length, (gone) => this.#closed(gone));
-    opened.isAdmitted = this.#admits(client);
-    this.#open.push(opened);
+    const isAdmitted = this.#admits(client);
+    this.#open.push(new OpenStream(stream, client, fields, isAdmitted, this.#open.length, this.#closed));
     const open = (this.#fields.get(client) ?? 0) + fields;
     this.#fields.set(client, open);
     if (!this.#charge(client, fields - fieldsFree)) return;
@@ -127,17 +152,17 @@ export class Http2Connection implements OpenCall {
         this.#charge(client, raw.length / 2);
       stream.once("trailers", charge);
     }
-    if (open > this.#options.limits.http2FieldsOpenMax) {
+    if (open > this.options.limits.http2FieldsOpenMax) {
       stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
       return;
     }
-    if (!opened.isAdmitted) {
+    if (!isAdmitted) {
       // It counts a little as a cancelled call, so that nobody opens them again and again.
       stream.close(constants.NGHTTP2_REFUSED_STREAM);
       return;
     }
     const atOnce = this.#waiting.length === 0 && !this.#cancelsOften();
-    if (atOnce && this.#shares.take(this.#served)) {
+    if (atOnce && this.shared.turns.take(this.#served)) {
       this.#serve(serve);
       return;
     }
@@ -148,7 +173,7 @@ export class Http2Connection implements OpenCall {
   /** Counts a stream that opens. False: too many are open. */
   #admits(client: string): boolean {
     try {
-      this.#openStreams.add(client, 1);
+      this.shared.openStreams.add(client, 1);
       return true;
     } catch {
       return false;
@@ -158,7 +183,8 @@ export class Http2Connection implements OpenCall {
   /** Counts header fields. False: they were beyond what the client may send, and end a connection of its own. */
   #charge(client: string, fields: number): boolean {
     let isAllowed = true;
-    for (let n = 0; n < fields; n += fieldsPerCancellation) isAllowed = this.#cancelled.allows(client) && isAllowed;
+    for (let n = 0; n < fields; n += fieldsPerCancellation)
+      isAllowed = this.shared.cancelled.allows(client) && isAllowed;
     if (isAllowed || this.#client === undefined) return true;
     this.#cut("header fields");
     return false;
@@ -176,10 +202,10 @@ export class Http2Connection implements OpenCall {
    */
   check(nowMs: number, scarce: boolean): number {
     const checked = this.#open.length;
-    if (this.#session.destroyed) return 0;
+    if (this.session.destroyed) return 0;
     // Backwards, because a stream that closes is replaced by the last one.
-    for (let i = checked - 1; i >= 0; i--) this.#open[i]?.check(nowMs, this.#options.limits);
-    if (this.#session.destroyed) return checked;
+    for (let i = checked - 1; i >= 0; i--) this.#open[i]?.check(nowMs, this.options.limits);
+    if (this.session.destroyed) return checked;
     const fault = this.#peer.check(nowMs, scarce, this.#open.length);
     if (fault !== undefined) this.#cut(fault);
     return checked;
@@ -205,7 +231,7 @@ export class Http2Connection implements OpenCall {
     for (const { stream, serve } of waiting.slice(0, end)) {
       if (!stream.destroyed) {
         if (cancelsOften && this.#served >= streamsOfConnectionMin) break;
-        if (!this.#shares.take(this.#served)) break;
+        if (!this.shared.turns.take(this.#served)) break;
         this.#serve(serve);
       }
       next++;
@@ -218,22 +244,22 @@ export class Http2Connection implements OpenCall {
   /** Whether the connection, or its client on all connections, has lately cancelled many calls. */
   #cancelsOften(): boolean {
     if (this.#client === undefined) return false;
-    const share = Math.max(this.#cancels.usedShare, this.#cancelled.usedShareOf(this.#client));
+    const share = Math.max(this.#cancels.usedShare, this.shared.cancelled.usedShareOf(this.#client));
     return share > cancelledShareOfServedAtOnce;
   }
 
-  #closed(gone: OpenStream): void {
+  readonly #closed = (gone: OpenStream): void => {
     this.#countCancelled(gone);
-    if (gone.isAdmitted) this.#openStreams.remove(gone.client, 1);
+    if (gone.isAdmitted) this.shared.openStreams.remove(gone.client, 1);
     const left = (this.#fields.get(gone.client) ?? 0) - gone.fields;
     if (left > 0) this.#fields.set(gone.client, left);
     else this.#fields.delete(gone.client);
     const last = this.#open.pop();
-    if (this.idle) this.#idleSinceMs = performance.now();
+    if (this.#open.length === 0) this.#idleSinceMs = performance.now();
     if (last === undefined || last === gone) return;
     this.#open[gone.index] = last;
     last.index = gone.index;
-  }
+  };
 
   /**
    * Counts a stream that ended early by a reset from either side (a client can provoke ours), or with its connection.
@@ -244,13 +270,9 @@ export class Http2Connection implements OpenCall {
     if (!wasCancelled || performance.now() - openedMs >= earlyCancelMs) return;
     // Streams that end with a closed connection count too; otherwise reconnecting would avoid the limit.
     const amount = isAdmitted ? 1 : refusedStreamCost;
-    const allowed = this.#cancelled.allows(client, amount);
+    const allowed = this.shared.cancelled.allows(client, amount);
     // Other clients of a proxy keep the connection: only this client's streams are refused.
     if (this.#client !== undefined && (!this.#cancels.allows(amount) || !allowed)) this.#cut("cancelled calls");
-  }
-
-  #clientBehindProxy(headers: IncomingHttpHeaders): string {
-    return quotaKey(this.#options.clients.of(this.address, headers["x-forwarded-for"]));
   }
 
   /**
@@ -258,11 +280,11 @@ export class Http2Connection implements OpenCall {
    * while nghttp2 closes the stream; the stream's events are emitted during that time.
    */
   #cut(fault: string): void {
-    if (this.#isCut || this.#session.destroyed) return;
+    if (this.#isCut || this.session.destroyed) return;
     this.#isCut = true;
     const error = new Error(`an HTTP/2 connection was cut: ${fault}`);
     setImmediate(() => {
-      if (!this.#session.destroyed) this.#session.destroy(error, constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      if (!this.session.destroyed) this.session.destroy(error, constants.NGHTTP2_ENHANCE_YOUR_CALM);
     });
   }
 }
@@ -271,17 +293,8 @@ export class Http2Connection implements OpenCall {
  * An HTTP/2 stream, which is checked until its end: readers that take nothing are reset, and clients that keep sending after the whole response are stopped.
  */
 class OpenStream {
-  readonly stream: ServerHttp2Stream;
-  /** The quota key. */
-  readonly client: string;
-  /** Header fields of its request. */
-  readonly fields: number;
   /** In `performance.now()` time. */
   readonly openedMs = performance.now();
-  /** Its index in its connection's list. */
-  index: number;
-  /** It counts among the streams of its client. */
-  isAdmitted = false;
   /** Bytes that the peer had not taken at the last check. */
   #pendingBytes = 0;
   /** When {@link #pendingBytes} last increased from 0 or decreased, in `performance.now()` time. */
@@ -289,18 +302,22 @@ class OpenStream {
 
   /** `closed` is called once, with this stream. */
   constructor(
-    stream: ServerHttp2Stream,
-    client: string,
-    fields: number,
-    index: number,
+    readonly stream: ServerHttp2Stream,
+    /** The quota key. */
+    readonly client: string,
+    /** Header fields of its request. */
+    readonly fields: number,
+    /** It counts among the streams of its client. */
+    readonly isAdmitted: boolean,
+    /** Its index in its connection's list. */
+    public index: number,
     closed: (stream: OpenStream) => void,
   ) {
-    this.stream = stream;
-    this.client = client;
-    this.fields = fields;
-    this.index = index;
     stream.on("close", () => closed(this));
-    stream.on("finish", () => this.#stopSenderSoon());
+    stream.on("finish", () => {
+      // The last frames leave at the end of the turn; a reset in the same turn could overtake them.
+      if (!stream.readableEnded) setImmediate(() => this.#stopSender());
+    });
   }
 
   /** Called at intervals. */
@@ -321,11 +338,6 @@ class OpenStream {
     const guardMs = isWholeResponse(stream) ? 0 : Math.min(sweepIntervalMs, stalledReaderMs) + breakOffMs;
     const limitMs = stalledReaderMs + guardMs;
     if (nowMs - this.#takenMs >= limitMs) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-  }
-
-  /** The last frames leave at the end of the turn; a reset in the same turn could overtake them. */
-  #stopSenderSoon(): void {
-    if (!this.stream.readableEnded) setImmediate(() => this.#stopSender());
   }
 
   /** Resets the stream with NO_ERROR if the response has left but the request continues (RFC 9113, 8.1). */

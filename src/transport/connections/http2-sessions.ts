@@ -1,4 +1,4 @@
-import http2, { constants, type Http2Session } from "node:http2";
+import http2, { type Http2Session } from "node:http2";
 import type { Socket } from "node:net";
 import { ClientQuota, heldRetryMs } from "../../domain/client-quota.js";
 import { unavailable } from "../../domain/failure.js";
@@ -33,7 +33,7 @@ export class Http2Sessions {
 
   constructor(options: PortOptions, cancelled: CancelledCalls) {
     this.#options = options;
-    this.#shared = { cancelled, shares: new TurnShares(), openStreams: countOpenStreams(options.limits) };
+    this.#shared = { cancelled, turns: new TurnShares(), openStreams: countOpenStreams(options.limits) };
     this.#server = this.#createServer();
     const { peerPingIntervalMs, stalledReaderMs } = options.limits;
     const intervalMs = Math.min(checkIntervalMs, peerPingIntervalMs, stalledReaderMs);
@@ -56,7 +56,7 @@ export class Http2Sessions {
   /** Sends GOAWAY to current and future peers; each session ends with its last stream. */
   close(): void {
     this.#closing = true;
-    for (const [session, connection] of this.#connections) this.#end(session, connection);
+    for (const connection of this.#connections.values()) connection.close();
   }
 
   /** Ends every session at once. */
@@ -114,11 +114,7 @@ export class Http2Sessions {
       clearTimeout(greeting);
       this.#connections.delete(session);
     });
-    if (this.#closing) this.#end(session, connection);
-  }
-
-  #end(session: Http2Session, connection: Http2Connection): void {
-    closeSession(session, this.#options.limits.drainIdleMs - connection.idleMs, () => connection.idle);
+    if (this.#closing) connection.close();
   }
 
   /** Checks some connections per turn: pinging thousands at once would delay the others. */
@@ -150,45 +146,3 @@ function countOpenStreams(limits: TransportLimits): ClientQuota {
 }
 
 function ignore(): void {}
-
-/** For the first GOAWAY: streams that are in transit are still served (RFC 9113, 6.8). */
-const lastStreamIdMax = 2 ** 31 - 1;
-
-/** How long a peer may take to reply to the PING after the first GOAWAY. */
-const roundTripMaxMs = 250;
-
-/**
- * Ends an HTTP/2 session without refusing streams that its peer opens before it learns of the end. The first GOAWAY is
- * sent with the next stream, because a client that waits for a response opens no other. (Node's client refuses its own
- * unsent stream when GOAWAY arrives, and connect-node does not retry.) The GOAWAY that names the last stream follows a
- * round trip later. Open streams continue. Without a next stream, this starts after `waitMs`.
- *
- * A session without streams gets the second GOAWAY only: after a first one, Node reads neither new streams nor the
- * reply to a PING. Streams that arrive too late are refused, and safe to retry.
- * @param isIdle whether no stream is open
- */
-function closeSession(session: Http2Session, waitMs: number, isIdle: () => boolean): void {
-  let late: NodeJS.Timeout | undefined;
-  const close = (): void => {
-    clearTimeout(late);
-    session.off("stream", announce);
-    if (!session.destroyed) session.close();
-  };
-  const announce = (): void => {
-    clearTimeout(idle);
-    session.off("stream", announce);
-    if (session.closed || session.destroyed) return;
-    session.goaway(constants.NGHTTP2_NO_ERROR, lastStreamIdMax);
-    late = setTimeout(close, roundTripMaxMs);
-    // A failed write ends the session within the call before, and a session that has ended cannot ping.
-    if (!session.destroyed) session.ping(close);
-  };
-  const endSilently = (): void => {
-    if (late !== undefined) return;
-    if (isIdle()) close();
-    else announce();
-  };
-  // Timers run before arrived data is read. After a standstill, a stream may be among that data.
-  const idle = setTimeout(() => setImmediate(endSilently), Math.max(0, waitMs));
-  session.once("stream", announce);
-}
