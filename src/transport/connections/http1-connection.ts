@@ -19,8 +19,8 @@ export type Http1Handler = (request: IncomingMessage, response: ServerResponse) 
 
 /** What an {@link Http1Connection} reports to its server. */
 export interface ConnectionEvents {
-  /** The client cancelled `request` early; its connection came from `remoteAddress`. */
-  cancelled(request: IncomingMessage, remoteAddress: string): void;
+  /** A client cancelled a request early. */
+  cancelled(client: string): void;
   /** A single packet held more requests than may wait. */
   flooded(): void;
   /** The quota key of a request's client; without a request, that of the connection's. */
@@ -40,10 +40,7 @@ export interface ConnectionEvents {
  * end the connection, unless it begins with them.
  */
 export class Http1Connection {
-  readonly #socket: Socket;
   readonly #feeder: RequestFeeder;
-  readonly #limits: TransportLimits;
-  readonly #events: ConnectionEvents;
   readonly #remoteAddress: string;
   /** The newest request that is being served, until it is answered and has arrived completely. */
   #request: IncomingMessage | undefined;
@@ -69,14 +66,15 @@ export class Http1Connection {
   /** The socket belongs to another protocol, or ends; nothing more is served here. */
   #released = false;
 
-  constructor(socket: Socket, limits: TransportLimits, events: ConnectionEvents) {
-    this.#socket = socket;
-    this.#limits = limits;
-    this.#events = events;
+  constructor(
+    private readonly socket: Socket,
+    private readonly limits: TransportLimits,
+    private readonly events: ConnectionEvents,
+  ) {
     this.#feeder = new RequestFeeder(socket, {
       isBusy: () => this.#isBusy(),
       inChunks: () => this.#request?.complete === false && isInChunks(this.#request),
-      sender: () => events.clientOf(this.#request, this.#remoteAddress),
+      sender: () => this.#client(),
       proceed: this.#proceed,
       heldBack: () => this.#settleKeepAlive(),
       tooManyWait: () => {
@@ -99,7 +97,7 @@ export class Http1Connection {
    * if that is required, or if the `first` bytes are many.
    */
   started(first: Buffer | undefined, oneByOne: boolean): void {
-    this.#bytesFedAtRest = this.#socket.bytesRead - (first?.length ?? 0);
+    this.#bytesFedAtRest = this.socket.bytesRead - (first?.length ?? 0);
     if (oneByOne || (first !== undefined && isFedFromStart(first))) this.#feeder.start();
   }
 
@@ -121,7 +119,7 @@ export class Http1Connection {
    * unread bytes when its turn comes.
    */
   upgrade(head: Buffer, start: (head: Buffer) => void): void {
-    const socket = this.#socket;
+    const { socket } = this;
     // Node removed its own listeners.
     socket.off("error", ignoreError);
     socket.on("error", ignoreError);
@@ -166,9 +164,9 @@ export class Http1Connection {
    * before, nor while its response is not taken. Node has forgotten the request.
    */
   #endIfSlow(request: IncomingMessage, lastBytes: Uint8Array): void {
-    if (request.complete || this.#released || this.#socket.destroyed) return;
-    const { requestReceiveTimeoutMs } = this.#limits;
-    const isHeldBack = this.#newestWaiting === request || this.#socket.writableNeedDrain;
+    if (request.complete || this.#released || this.socket.destroyed) return;
+    const { requestReceiveTimeoutMs } = this.limits;
+    const isHeldBack = this.#newestWaiting === request || this.socket.writableNeedDrain;
     const sinceTurnMs = this.#hasWaited ? performance.now() - this.#startedMs : requestReceiveTimeoutMs;
     const leftMs = requestReceiveTimeoutMs - (isHeldBack ? 0 : sinceTurnMs);
     if (leftMs <= 0) this.malformed(lastBytes);
@@ -185,22 +183,18 @@ export class Http1Connection {
       this.#waiting.push(() => this.#close(lastBytes));
       return;
     }
-    if (!this.#socket.writable) {
-      this.#socket.destroy();
+    if (!this.socket.writable) {
+      this.socket.destroy();
       return;
     }
     const broken = this.#request?.complete === false;
     if (this.#waiting.length > 0 || (this.#response !== undefined && !broken)) {
       this.#wait(() => this.#close(lastBytes));
-    } else if (!broken) {
-      this.#close(lastBytes);
-    } else if (this.#response === undefined) {
-      // The malformed request has its response already.
-      this.#close();
-    } else if (this.#response.headersSent) {
-      this.#socket.destroy();
+    } else if (broken && this.#response?.headersSent === true) {
+      this.socket.destroy();
     } else {
-      this.#close(lastBytes);
+      // The malformed request may have its response already.
+      this.#close(broken && this.#response === undefined ? undefined : lastBytes);
     }
   }
 
@@ -226,7 +220,7 @@ export class Http1Connection {
 
   /** The response has left, or its connection has closed. */
   readonly #answered = (): void => {
-    if (this.#socket.destroyed) this.#countCancelled();
+    if (this.socket.destroyed) this.#countCancelled();
     this.#response = undefined;
     if (this.#request?.complete === true) {
       this.#request = undefined;
@@ -249,11 +243,15 @@ export class Http1Connection {
     const isEarly = performance.now() - this.#startedMs < earlyCancelMs;
     if (!isEarly || this.#isRefused || this.#request === undefined || this.#response?.writableFinished !== false)
       return;
-    this.#events.cancelled(this.#request, this.#remoteAddress);
+    this.events.cancelled(this.#client());
+  }
+
+  #client(): string {
+    return this.events.clientOf(this.#request, this.#remoteAddress);
   }
 
   #wait(begin: () => void): void {
-    if (this.#waiting.length >= this.#limits.unansweredRequestsMax) {
+    if (this.#waiting.length >= this.limits.unansweredRequestsMax) {
       this.#cut();
       return;
     }
@@ -287,20 +285,20 @@ export class Http1Connection {
 
   /** Does the next piece of work: one per turn of the event loop, so that other connections get theirs. */
   readonly #proceed = (): void => {
-    if (this.#socket.destroyed) return;
+    if (this.socket.destroyed) return;
     if (this.#response === undefined) this.#waiting.shift()?.();
     if (this.#released) return;
     // Also the body of a request whose turn has come, or which is being answered.
     this.#feeder.feed();
     if (this.#released) return;
     const hasMore = this.#waiting.length > 0 || this.#feeder.held.length > 0;
-    if (hasMore && this.#response === undefined && !this.#socket.writableNeedDrain) setImmediate(this.#proceed);
+    if (hasMore && this.#response === undefined && !this.socket.writableNeedDrain) setImmediate(this.#proceed);
   };
 
   #cut(): void {
     this.#release();
-    this.#socket.destroy();
-    this.#events.flooded();
+    this.socket.destroy();
+    this.events.flooded();
   }
 
   /** Leaves the socket to another protocol, or to its end. */
@@ -310,10 +308,10 @@ export class Http1Connection {
   }
 
   #close(lastBytes?: Uint8Array): void {
-    if (this.#released && this.#socket.writableEnded) return;
+    if (this.#released && this.socket.writableEnded) return;
     this.#waiting.length = 0;
     this.#release();
-    closeLingering(this.#socket, this.#limits.lingerMs, lastBytes);
+    closeLingering(this.socket, this.limits.lingerMs, lastBytes);
   }
 
   /** While draining, the last response of a connection announces its end, unless another request has arrived. */
@@ -330,13 +328,13 @@ export class Http1Connection {
    * rarely sends requests is unlikely to send one just then. Checks only after all arrived data was read, because
    * timers do not wait for it.
    */
-  #closeWhenIdle(waitMs = this.#restSinceMs + this.#limits.drainIdleMs - performance.now()): void {
+  #closeWhenIdle(waitMs = this.#restSinceMs + this.limits.drainIdleMs - performance.now()): void {
     const timer = setTimeout(
       () => {
         setImmediate(() => {
-          if (this.#response !== undefined || this.#released || this.#socket.destroyed) return;
+          if (this.#response !== undefined || this.#released || this.socket.destroyed) return;
           if (this.#isIdle()) this.#close();
-          else this.#closeWhenIdle(this.#limits.drainIdleMs);
+          else this.#closeWhenIdle(this.limits.drainIdleMs);
         });
       },
       Math.max(0, waitMs),
@@ -349,12 +347,12 @@ export class Http1Connection {
   }
 
   get #bytesFed(): number {
-    return this.#socket.bytesRead - this.#feeder.held.length;
+    return this.socket.bytesRead - this.#feeder.held.length;
   }
 
   /** Whether the parser must not be given more: it would make another request, or is paused. */
   #isBusy(): boolean {
-    if (this.#waiting.length > 0 || this.#socket.writableNeedDrain || this.#socket.destroyed) return true;
+    if (this.#waiting.length > 0 || this.socket.writableNeedDrain || this.socket.destroyed) return true;
     return this.#response !== undefined && this.#request?.complete === true;
   }
 }

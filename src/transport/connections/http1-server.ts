@@ -22,8 +22,6 @@ const floodMemoryMs = 60_000;
 /** The HTTP/1.1 connections of a port, and Node's server of them. */
 export class Http1Server {
   readonly #server: http.Server;
-  readonly #options: PortOptions;
-  readonly #cancelled: CancelledCalls;
   readonly #events: ConnectionEvents;
   /** By decrypted socket if TLS is used. */
   readonly #connections = new Map<Socket, Http1Connection>();
@@ -32,11 +30,12 @@ export class Http1Server {
   #draining = false;
   #oneByOneUntilMs = 0;
 
-  constructor(options: PortOptions, cancelled: CancelledCalls) {
-    this.#options = options;
-    this.#cancelled = cancelled;
+  constructor(
+    private readonly options: PortOptions,
+    private readonly cancelled: CancelledCalls,
+  ) {
     this.#events = {
-      cancelled: this.#countCancelled,
+      cancelled: (client) => cancelled.allows(client),
       flooded: () => this.#flooded(),
       clientOf: (request, remoteAddress) => this.#clientOf(request, remoteAddress),
       tooManyWait: (request) => rawErrorResponse(tooManyOfClient(), options.common.of(request?.headers.origin)),
@@ -50,7 +49,7 @@ export class Http1Server {
 
   /** Serves a decrypted connection. `first` are bytes that were put back, and are read first. */
   serve(socket: Socket, first?: Buffer): void {
-    const connection = new Http1Connection(socket, this.#options.limits, this.#events);
+    const connection = new Http1Connection(socket, this.options.limits, this.#events);
     if (!this.#connections.has(socket)) socket.once("close", () => this.#connections.delete(socket));
     this.#connections.set(socket, connection);
     this.#server.emit("connection", socket);
@@ -79,7 +78,7 @@ export class Http1Server {
   }
 
   #create(): http.Server {
-    const { limits } = this.#options;
+    const { limits } = this.options;
     return http.createServer({
       maxHeaderSize: limits.headerBytesMax,
       headersTimeout: limits.headersTimeoutMs,
@@ -92,14 +91,13 @@ export class Http1Server {
   }
 
   #listen(): void {
-    const { handlers, limits, common } = this.#options;
+    const { handlers, limits, common } = this.options;
     const server = this.#server;
-    server.timeout = 0;
     // One more is kept, so that the excess shows.
     server.maxHeadersCount = limits.headerFieldsMax + 1;
     const accept = (serve: (exchange: Http1Exchange) => void) => {
       const handle: Http1Handler = (request, response) => {
-        const exchange = new Http1Exchange(request, response, this.#options);
+        const exchange = new Http1Exchange(request, response, this.options);
         const invalid = headerRefusal(request.rawHeaders, limits);
         if (invalid !== undefined) response.shouldKeepAlive = false;
         const refusal =
@@ -140,15 +138,11 @@ export class Http1Server {
     });
   }
 
-  readonly #countCancelled = (request: IncomingMessage, remoteAddress: string): void => {
-    this.#cancelled.allows(this.#clientOf(request, remoteAddress));
-  };
-
   /** The quota key of a request's client; without a request, that of the connection's. */
   #clientOf(request: IncomingMessage | undefined, remoteAddress: string): string {
-    const isInvalid = request === undefined || headerRefusal(request.rawHeaders, this.#options.limits) !== undefined;
+    const isInvalid = request === undefined || headerRefusal(request.rawHeaders, this.options.limits) !== undefined;
     const forwardedFor = isInvalid ? undefined : request.headers["x-forwarded-for"];
-    return quotaKey(this.#options.clients.of(remoteAddress, forwardedFor));
+    return quotaKey(this.options.clients.of(remoteAddress, forwardedFor));
   }
 
   /**
@@ -164,28 +158,27 @@ export class Http1Server {
     if (host !== undefined && !/^[\w.~!$&'()*+,;=%:[\]-]*$/.test(host)) {
       return new HttpFailure(400, "invalid_argument", "HOST_INVALID", "the Host header must be a host, or host:port");
     }
-    const isProxied = this.#options.clients.isProxy(request.socket.remoteAddress ?? "");
-    const isExceeded = isProxied && this.#cancelled.exceededBy(quotaKey(clientAddress));
+    const isProxied = this.options.clients.isProxy(request.socket.remoteAddress ?? "");
+    const isExceeded = isProxied && this.cancelled.exceededBy(quotaKey(clientAddress));
     return isExceeded ? connectionRefusals.TOO_MANY_CANCELLED_CALLS : undefined;
   }
 
   /** Any upgrade other than a WebSocket handshake is parsed again without the header, which a server may ignore. */
   #upgrade(request: IncomingMessage, rest: Buffer): void {
     const { socket, method, httpVersion, headers } = request;
-    const { limits, clients } = this.#options;
+    const { limits, clients } = this.options;
     const clientAddress = clients.of(socket.remoteAddress, headers["x-forwarded-for"]);
     const refusal = headerRefusal(request.rawHeaders, limits) ?? this.#refusalOf(request, clientAddress);
     if (refusal !== undefined) {
-      closeLingering(socket, limits.lingerMs, rawErrorResponse(refusal, this.#options.common.of(headers.origin)));
+      closeLingering(socket, limits.lingerMs, rawErrorResponse(refusal, this.options.common.of(headers.origin)));
       return;
     }
     if (method === "GET" && httpVersion === "1.1" && headers.upgrade?.toLowerCase() === "websocket") {
-      const { remoteAddress = "" } = socket;
       const startedMs = performance.now();
       socket.once("close", () => {
-        if (performance.now() - startedMs < earlyCancelMs) this.#countCancelled(request, remoteAddress);
+        if (performance.now() - startedMs < earlyCancelMs) this.cancelled.allows(quotaKey(clientAddress));
       });
-      this.#options.handlers.upgrade(request, socket, rest);
+      this.options.handlers.upgrade(request, socket, rest);
       return;
     }
     const first = Buffer.concat([Buffer.from(withoutUpgrade(request), "latin1"), rest]);

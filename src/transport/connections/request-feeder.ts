@@ -112,38 +112,34 @@ export class RequestFeeder {
     this.socket.on("drain", this.host.proceed);
     this.socket.on("resume", this.#resumed);
     // Thousands of clients may leave while their bytes wait.
-    this.socket.once("close", this.#closed);
+    this.socket.once("close", this.stop);
   }
 
   /** Starts feeding now, or once the connection is not paused. */
-  startSoon(): void {
+  readonly startSoon = (): void => {
     if (this.#parse !== undefined || this.#stopped) return;
     // A socket that was paused while the parser read it would not be read again.
     if (!this.socket.isPaused()) {
       this.start();
       return;
     }
-    this.socket.off("resume", this.#startNow);
-    this.socket.once("resume", this.#startNow);
-  }
-
-  /** It may have been paused again. */
-  readonly #startNow = (): void => this.startSoon();
-
-  readonly #closed = (): void => this.stop();
+    // It may be paused again.
+    this.socket.off("resume", this.startSoon);
+    this.socket.once("resume", this.startSoon);
+  };
 
   /** Leaves the socket to Node for good. */
-  stop(): void {
+  readonly stop = (): void => {
     this.#stopped = true;
     this.#held = noBytes;
     this.#leave?.();
     this.socket.off("data", this.#read);
     this.socket.off("drain", this.host.proceed);
     this.socket.off("resume", this.#resumed);
-    this.socket.off("resume", this.#startNow);
+    this.socket.off("resume", this.startSoon);
     // The socket may be read by another feeder, again and again.
-    this.socket.off("close", this.#closed);
-  }
+    this.socket.off("close", this.stop);
+  };
 
   /** A request begins, or has been answered: what came before does not count. */
   refill(): void {
