@@ -20,14 +20,12 @@ import {
 import { ServerReflection as AlphaServerReflection } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
 import { quotaKey } from "../../domain/client-address.js";
 import { QuotaShare } from "../../domain/client-quota.js";
-import { type Failure, repeated } from "../../domain/failure.js";
+import { type Failure, type FailureCode, repeated } from "../../domain/failure.js";
 import { type Api, bidiStreaming, type RequestStream, type ResponseStream } from "../../domain/service.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
 import { MessageResponse, ReadyResponse } from "../../encoding/message-response.js";
+import { grpcCode } from "../../encoding/status.js";
 import { countUnread } from "../connections/unread-responses.js";
-
-const invalidArgumentCode = 3;
-const notFoundCode = 5;
 
 /** Bytes of responses that the streams of one client may leave unread: some hundred of the longest. */
 export const unreadBytesPerClientMax = 16_777_216;
@@ -124,23 +122,23 @@ function replyTo(question: ServerReflectionRequest["messageRequest"], index: Des
     case "listServices":
       return { case: "listServicesResponse", value: { service: index.services.map((name) => ({ name })) } };
     default:
-      return error(invalidArgumentCode, "the request is empty; set one of its message_request fields");
+      return error("invalid_argument", "the request is empty; set one of its message_request fields");
   }
 }
 
 function notKnown(what: string): Reply {
-  return error(notFoundCode, `${what} is not known here`);
+  return error("not_found", `${what} is not known here`);
 }
 
-function error(errorCode: number, errorMessage: string): Reply {
-  return { case: "errorResponse", value: { errorCode, errorMessage } };
+function error(code: FailureCode, errorMessage: string): Reply {
+  return { case: "errorResponse", value: { errorCode: grpcCode({ code }), errorMessage } };
 }
 
 /** The declarations that a set of services needs. */
 class DescriptorIndex {
   /** Full names of the services, sorted. */
   readonly services: readonly string[];
-  readonly #files = new Map<string, DescFile>();
+  readonly #files: ReadonlyMap<string, DescFile>;
   readonly #types: Registry;
   /** The files of fields, enum values and methods, by full name. */
   readonly #members = new Map<string, DescFile>();
@@ -149,8 +147,9 @@ class DescriptorIndex {
   /** `others` are files that no service imports but clients look up: those of error details. */
   constructor(services: readonly DescService[], others: readonly DescFile[] = []) {
     this.services = [...new Set(services.map((service) => service.typeName))].sort();
-    for (const file of [...services.map((service) => service.file), ...others]) this.#add(file);
-    this.#types = createRegistry(...this.#files.values());
+    const files = [...importsFirst([...services.map((service) => service.file), ...others])];
+    this.#files = new Map(files.map((file) => [file.proto.name, file]));
+    this.#types = createRegistry(...files);
     for (const type of this.#types) {
       for (const name of memberNames(type)) this.#members.set(name, type.file);
     }
@@ -184,23 +183,20 @@ class DescriptorIndex {
   closure(file: DescFile): Uint8Array[] {
     const known = this.#closures.get(file);
     if (known !== undefined) return known;
-    const importsFirst = new Set<DescFile>();
-    const visit = (each: DescFile): void => {
-      if (importsFirst.has(each)) return;
-      for (const dependency of each.dependencies) visit(dependency);
-      importsFirst.add(each);
-    };
-    visit(file);
-    const closure = [...importsFirst].reverse().map((each) => toBinary(FileDescriptorProtoSchema, each.proto));
+    const closure = [...importsFirst([file])].reverse().map((each) => toBinary(FileDescriptorProtoSchema, each.proto));
     this.#closures.set(file, closure);
     return closure;
   }
+}
 
-  #add(file: DescFile): void {
-    if (this.#files.has(file.proto.name)) return;
-    this.#files.set(file.proto.name, file);
-    for (const dependency of file.dependencies) this.#add(dependency);
+/** Files and their dependencies, each behind the files that it imports. */
+function importsFirst(files: readonly DescFile[], found = new Set<DescFile>()): ReadonlySet<DescFile> {
+  for (const file of files) {
+    if (found.has(file)) continue;
+    importsFirst(file.dependencies, found);
+    found.add(file);
   }
+  return found;
 }
 
 /** The full names of what a type declares inside. In protobuf's scoping, enum values are siblings of their enum. */
