@@ -10,7 +10,7 @@ export const protocols = ["http", "sse", "websocket", "connect", "grpc-web", "gr
 export type Protocol = (typeof protocols)[number];
 
 /** Upper bounds of the latency buckets, in seconds. */
-export const latencyBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+const latencyBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /** Durations that are kept until the library is given them, for each method and protocol. */
 const keptDurationsMax = 256;

@@ -1,7 +1,7 @@
 import type { Codec, EncodedResponse } from "../domain/encoded-response.js";
 import type { Failure } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
-import { type ContentCoding, codingOfBody } from "./call/content-coding.js";
+import { type ContentCoding, compressedBytesMin } from "./call/content-coding.js";
 import { type BodyEncoding, messageBodies } from "./call/framing.js";
 import type { UnaryWire } from "./call/server-call.js";
 import { type HeaderFields, noneMatch } from "./common-headers.js";
@@ -51,7 +51,7 @@ export class WholeResponse implements UnaryWire {
       return undefined;
     }
     const plain = body.plain(response);
-    const coding = codingOfBody(plain, this.wanted);
+    const coding = plain.length < compressedBytesMin ? undefined : this.wanted;
     if (this.#notModified(response, coding)) return undefined;
     const bytes = coding === undefined ? plain : response.encode(body[coding]);
     if (bytes instanceof Promise) return bytes.then((ready) => () => this.#send(response, ready, coding));

@@ -25,11 +25,6 @@ export type ContentCoding = (typeof contentCodings)[number];
 /** Smaller bodies are not compressed: they fit one packet anyway. */
 export const compressedBytesMin = 1_024;
 
-/** The coding of a body for which a client accepts `wanted`. */
-export function codingOfBody(body: Uint8Array, wanted: ContentCoding | undefined): ContentCoding | undefined {
-  return body.length < compressedBytesMin ? undefined : wanted;
-}
-
 /** Larger bodies are compressed on another thread. */
 export const compressedInlineBytesMax = 65_536;
 

@@ -68,7 +68,7 @@ export class TurnShares implements OpenCall {
  * Request messages of one turn of the event loop: a packet may end a hundred streams, whose messages take milliseconds
  * each. Beyond the turn's time they wait, with turns between client addresses.
  */
-export class MessageTurns implements OpenCall {
+class MessageTurns implements OpenCall {
   readonly #waiting = new OwnerQueue<() => void>();
   #isOpen = false;
   #sinceMs = 0;

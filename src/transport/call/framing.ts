@@ -70,19 +70,17 @@ export const messageBodies: Readonly<Record<Codec, BodyEncoding>> = {
 
 /** How the messages of a response are put into envelopes. */
 export class Framing {
-  readonly coding: ContentCoding | undefined;
   /** For the messages of streams. Very large ones are not compressed: each would delay all other streams. */
   readonly encoding: Encoding;
   /** For unary responses: a promise if the response is large and must be compressed. */
   readonly whole: Encoding<CompressedBytes>;
-  readonly codec: Codec;
-  readonly #text: boolean;
 
-  /** @param text base64, each envelope padded by itself, as in `application/grpc-web-text` */
-  constructor(codec: Codec, coding: ContentCoding | undefined, text: boolean) {
-    this.coding = coding;
-    this.codec = codec;
-    this.#text = text;
+  constructor(
+    private readonly codec: Codec,
+    readonly coding: ContentCoding | undefined,
+    /** Base64, each envelope padded by itself, as in `application/grpc-web-text`. */
+    private readonly text: boolean,
+  ) {
     const isPlain = codec === "proto" && coding === undefined && !text;
     const encode: Encoding["encode"] = isPlain
       ? (response) => withHead(response.binaryBehind(envelopeHeadBytes), 0)
@@ -94,7 +92,7 @@ export class Framing {
   /** One envelope. */
   frame(flags: number, bytes: Uint8Array): Buffer {
     const framed = envelope(flags, bytes);
-    return this.#text ? Buffer.from(framed.toString("base64"), "latin1") : framed;
+    return this.text ? Buffer.from(framed.toString("base64"), "latin1") : framed;
   }
 
   #whole(response: EncodedResponse, coding: ContentCoding): CompressedBytes {

@@ -48,39 +48,35 @@ type RefusalReason = keyof typeof connectionRefusals;
  * frees its stream at once, so the limit on streams does not bound such calls. The quota key identifies the client.
  */
 export class CancelledCalls {
-  readonly #burstMax: number;
-  readonly #perSecondMax: number;
   /** By client, in order of their last cancellation. */
-  readonly #limits = new Map<string, RateLimit>();
+  readonly #byClient = new Map<string, RateLimit>();
 
-  constructor(limits: Pick<TransportLimits, "cancelledCallBurstMax" | "cancelledCallsPerSecondMax">) {
-    this.#burstMax = limits.cancelledCallBurstMax;
-    this.#perSecondMax = limits.cancelledCallsPerSecondMax;
-  }
+  constructor(private readonly limits: Pick<TransportLimits, "cancelledCallBurstMax" | "cancelledCallsPerSecondMax">) {}
 
   /** The number of tracked clients. */
   get size(): number {
-    return this.#limits.size;
+    return this.#byClient.size;
   }
 
   /** Counts an early cancellation, or `amount` of one. False: the client is beyond the limit. */
   allows(client: string, amount = 1): boolean {
-    const limit = this.#limits.get(client) ?? new RateLimit(this.#burstMax, this.#perSecondMax);
-    this.#limits.delete(client);
-    this.#limits.set(client, limit);
-    const [oldest] = this.#limits.keys();
-    if (oldest !== undefined && this.#limits.size > cancellingClientsMax) this.#limits.delete(oldest);
+    const { cancelledCallBurstMax, cancelledCallsPerSecondMax } = this.limits;
+    const limit = this.#byClient.get(client) ?? new RateLimit(cancelledCallBurstMax, cancelledCallsPerSecondMax);
+    this.#byClient.delete(client);
+    this.#byClient.set(client, limit);
+    const [oldest] = this.#byClient.keys();
+    if (oldest !== undefined && this.#byClient.size > cancellingClientsMax) this.#byClient.delete(oldest);
     return limit.allows(amount);
   }
 
   /** How much the client has used of what it may cancel at once; see {@link RateLimit.usedShare}. */
   usedShareOf(client: string): number {
-    return this.#limits.get(client)?.usedShare ?? 0;
+    return this.#byClient.get(client)?.usedShare ?? 0;
   }
 
   /** Whether the client is beyond the limit and must wait, at most {@link exceededSecondsMax}. */
   exceededBy(client: string): boolean {
-    return this.#limits.get(client)?.exceeded === true;
+    return this.#byClient.get(client)?.exceeded === true;
   }
 }
 

@@ -11,7 +11,6 @@ import { peekPreface } from "./raw-sockets.js";
 
 /** One listening socket for HTTP/1.1 and HTTP/2, detected by ALPN under TLS and otherwise by the preface. */
 export class OnePort {
-  readonly #options: PortOptions;
   readonly #server: net.Server;
   readonly #http1: Http1Server;
   readonly #http2: Http2Sessions;
@@ -22,8 +21,7 @@ export class OnePort {
   #cut = false;
   #accepted = 0;
 
-  constructor(options: PortOptions) {
-    this.#options = options;
+  constructor(private readonly options: PortOptions) {
     const cancelled = new CancelledCalls(options.limits);
     this.#admission = new ConnectionAdmission(options, cancelled);
     this.#http1 = new Http1Server(options, cancelled);
@@ -42,7 +40,7 @@ export class OnePort {
   accept(socket: Socket): void {
     socket.allowHalfOpen = true;
     socket.setNoDelay(true);
-    socket.setKeepAlive(true, this.#options.limits.tcpKeepAliveMs);
+    socket.setKeepAlive(true, this.options.limits.tcpKeepAliveMs);
     this.#server.emit("connection", socket);
   }
 
@@ -52,7 +50,7 @@ export class OnePort {
    */
   async drain(): Promise<void> {
     this.#draining = true;
-    const { limits } = this.#options;
+    const { limits } = this.options;
     this.#http2.close();
     for (const socket of this.#undecided) socket.setTimeout(limits.drainIdleMs);
     this.#http1.drain();
@@ -64,7 +62,7 @@ export class OnePort {
 
   /** Resolves when every connection of the kernel's queue is accepted; closing would reset the others. */
   async #acceptPending(): Promise<void> {
-    const untilMs = performance.now() + this.#options.limits.drainIdleMs;
+    const untilMs = performance.now() + this.options.limits.drainIdleMs;
     let accepted: number;
     // The event loop accepts one connection per turn.
     await setImmediate();
@@ -91,7 +89,7 @@ export class OnePort {
   }
 
   #createServer(): net.Server {
-    const { limits, tls: pem } = this.#options;
+    const { limits, tls: pem } = this.options;
     const options = { noDelay: true, keepAlive: true, keepAliveInitialDelay: limits.tcpKeepAliveMs };
     if (pem === undefined) {
       return net.createServer({ ...options, allowHalfOpen: true }, (socket) => {
@@ -120,7 +118,7 @@ export class OnePort {
   #detectProtocol(socket: Socket): void {
     this.#undecided.add(socket);
     socket.once("close", () => this.#undecided.delete(socket));
-    const { headersTimeoutMs, drainIdleMs } = this.#options.limits;
+    const { headersTimeoutMs, drainIdleMs } = this.options.limits;
     peekPreface(socket, this.#draining ? drainIdleMs : headersTimeoutMs, (http2, held) => {
       this.#undecided.delete(socket);
       if (http2) this.#http2.accept(socket);

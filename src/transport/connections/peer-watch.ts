@@ -6,8 +6,6 @@ const kernelBufferBytes = 16_384;
 
 /** Checks whether the peer of an HTTP/2 session is alive, and keeps to its limits on frames. */
 export class PeerWatch {
-  readonly #session: Http2Session;
-  readonly #limits: TransportLimits;
   /** The connection's values at the last check. */
   #bytesRead = 0;
   #bytesWritten = 0;
@@ -27,9 +25,10 @@ export class PeerWatch {
   /** Bytes that may still be received beyond the limits. */
   #overheadLeft: number;
 
-  constructor(session: Http2Session, limits: TransportLimits) {
-    this.#session = session;
-    this.#limits = limits;
+  constructor(
+    private readonly session: Http2Session,
+    private readonly limits: TransportLimits,
+  ) {
     this.#overheadLeft = limits.http2OverheadBytesPerSecondMax;
   }
 
@@ -40,7 +39,7 @@ export class PeerWatch {
 
   /** Why the session must end; undefined if it may continue. Called at intervals. */
   check(nowMs: number, scarce: boolean, openStreams: number): string | undefined {
-    const { bytesRead, bytesWritten } = this.#session.socket;
+    const { bytesRead, bytesWritten } = this.session.socket;
     const received = bytesRead - this.#bytesRead;
     const flooded = this.#countOverhead(received, bytesWritten - this.#bytesWritten, openStreams, nowMs);
     this.#bytesRead = bytesRead;
@@ -52,12 +51,12 @@ export class PeerWatch {
     this.#quiet = received === 0;
     // A second ping shows whether the session still writes.
     const probe = becameQuiet || (this.#quiet && this.#unanswered === 1);
-    if (probe || nowMs - this.#pingedMs >= this.#limits.peerPingIntervalMs) this.#ping(nowMs, bytesWritten);
+    if (probe || nowMs - this.#pingedMs >= this.limits.peerPingIntervalMs) this.#ping(nowMs, bytesWritten);
     return undefined;
   }
 
   #countOverhead(received: number, sent: number, openStreams: number, nowMs: number): boolean {
-    const { headerBytesMax, requestBodyBytesMax, http2OverheadBytesPerSecondMax } = this.#limits;
+    const { headerBytesMax, requestBodyBytesMax, http2OverheadBytesPerSecondMax } = this.limits;
     const requestBytesMax = headerBytesMax + requestBodyBytesMax;
     const forTime = (http2OverheadBytesPerSecondMax * (nowMs - this.#checkedMs)) / 1000;
     const left = this.#overheadLeft + forTime + this.#streams * requestBytesMax + sent / 4 - received;
@@ -76,7 +75,7 @@ export class PeerWatch {
    * read, has only the time limit of headers.
    */
   #lost(bytesWritten: number, nowMs: number, scarce: boolean, openStreams: number): string | undefined {
-    const { peerSilenceMaxMs, headersTimeoutMs } = this.#limits;
+    const { peerSilenceMaxMs, headersTimeoutMs } = this.limits;
     const waitsForReader = bytesWritten - this.#knownRead >= kernelBufferBytes;
     const silenceMaxMs = openStreams > 0 || waitsForReader ? peerSilenceMaxMs : headersTimeoutMs;
     if (nowMs - this.#aliveMs > Math.min(silenceMaxMs, peerSilenceMaxMs)) return "a ping without a response";
@@ -85,15 +84,15 @@ export class PeerWatch {
   }
 
   #ping(nowMs: number, bytesWritten: number): void {
-    if (this.#session.destroyed) return;
-    const sent = this.#session.ping((error) => {
+    if (this.session.destroyed) return;
+    const sent = this.session.ping((error) => {
       // A cancelled ping is no sign of life.
-      if (error !== null || this.#session.destroyed) return;
+      if (error !== null || this.session.destroyed) return;
       this.#unanswered--;
       this.#aliveMs = performance.now();
       this.#knownRead = bytesWritten;
       // The reply itself does not count as activity, so a quiet peer is not pinged again for it.
-      this.#bytesRead = this.#session.socket.bytesRead;
+      this.#bytesRead = this.session.socket.bytesRead;
     });
     // Node allows ten pings without a reply.
     if (!sent) return;

@@ -98,11 +98,9 @@ const serverSentEvents: StreamEncoding = {
   },
 };
 
-const byMediaType = new Map<string, StreamEncoding>([
-  ["application/json", jsonLines],
-  ["application/x-ndjson", namedJsonLines],
-  ["text/event-stream", serverSentEvents],
-]);
+const byMediaType = new Map(
+  [jsonLines, namedJsonLines, serverSentEvents].map((encoding) => [encoding.contentType, encoding]),
+);
 
 /** The client's preferred type among these; undefined: none. The first one wins if there is no preference that is read. */
 export function preferredMediaType(accept: string | undefined, available: readonly string[]): string | undefined {
@@ -110,7 +108,7 @@ export function preferredMediaType(accept: string | undefined, available: readon
   return new Negotiator({ headers: { accept } }).mediaType([...available]);
 }
 
-const lineTypes = ["application/json", "application/x-ndjson"];
+const lineTypes = [jsonLines.contentType, namedJsonLines.contentType];
 const streamTypes = [...byMediaType.keys()];
 
 /** The encoding of a stream of messages; JSON lines if the client accepts none. A file's envelopes are never events. */

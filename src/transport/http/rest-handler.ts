@@ -9,16 +9,16 @@ import type { Exchange } from "../connections/exchange.js";
 import { unknownPath, urlTooLong, wrongMethod } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
 import type { Protocol } from "../request-metrics.js";
-import { WholeResponse } from "../whole-response.js";
+import { WholeResponse, type WholeResponseFormat } from "../whole-response.js";
 import type { BoundRequest } from "./query-parameters.js";
 import type { RouteMatch } from "./routes.js";
 import { StreamResponse } from "./stream-response.js";
 
 /** The number of URLs that are remembered with their requests. */
-export const rememberedUrlsMax = 4_096;
+const rememberedUrlsMax = 4_096;
 
 /** Longer URLs are not remembered. */
-export const rememberedUrlLengthMax = 256;
+const rememberedUrlLengthMax = 256;
 
 /** The method and message of a URL, kept for repeated requests. */
 interface UnaryTarget extends ServedMethod {
@@ -27,18 +27,18 @@ interface UnaryTarget extends ServedMethod {
 
 /** The HTTP API: GET with parameters in the URL, JSON and streams as responses, in both HTTP versions. */
 export class RestHandler {
-  readonly #options: HandlerOptions;
   readonly #operations: ReadonlyMap<string, Operation>;
-  /** The value of `Vary` on every response to a unary method, and on every stream. */
-  readonly #vary: string;
+  /** That of every response to a unary method. */
+  readonly #format: WholeResponseFormat;
+  /** The value of `Vary` on every stream. */
   readonly #streamVary: string;
   readonly #targets = new Map<string, UnaryTarget>();
 
-  constructor(options: HandlerOptions) {
-    this.#options = options;
+  constructor(private readonly options: HandlerOptions) {
     this.#operations = operations(options);
     const { common } = options;
-    this.#vary = common.vary("accept-encoding");
+    const vary = common.vary("accept-encoding");
+    this.#format = { codec: "json", contentType: "application/json", name: "json", vary };
     this.#streamVary = common.vary("accept", "accept-encoding");
   }
 
@@ -52,7 +52,7 @@ export class RestHandler {
 
   /** Serves any request. `path` and `query` are those of its URL, undecoded. */
   handle(exchange: Exchange, path: string, query: string): void {
-    const { limits, routes, log } = this.#options;
+    const { limits, routes, log } = this.options;
     if (path.length + query.length >= limits.urlLengthMax) throw urlTooLong(limits.urlLengthMax);
     const operation = this.#operations.get(path);
     const match = operation === undefined ? routes.match(path) : undefined;
@@ -75,8 +75,8 @@ export class RestHandler {
   }
 
   #served(method: Method, protocol: Protocol): ServedMethod {
-    const { requests, routes } = this.#options;
-    return { method, counters: requests(method, protocol), options: this.#options, terms: routes.terms };
+    const { requests, routes } = this.options;
+    return { method, counters: requests(method, protocol), options: this.options, terms: routes.terms };
   }
 
   #remember(url: string, target: UnaryTarget): void {
@@ -86,9 +86,8 @@ export class RestHandler {
   }
 
   #unary(target: UnaryTarget, exchange: Exchange): void {
-    const format = { codec: "json", contentType: "application/json", name: "json", vary: this.#vary } as const;
-    const wire = new WholeResponse(exchange, format, chooseCoding(exchange.headers["accept-encoding"]?.toString()));
-    const call = new ServerCall(target, wire, exchange);
+    const coding = chooseCoding(exchange.headers["accept-encoding"]?.toString());
+    const call = new ServerCall(target, new WholeResponse(exchange, this.#format, coding), exchange);
     call.invoke(target.message);
     if (!call.isDone) exchange.output.once("close", () => call.left());
   }

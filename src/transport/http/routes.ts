@@ -141,14 +141,11 @@ function parseSegment(segment: string): PathSegment | undefined {
   return literalPattern.test(segment) ? { kind: "literal", text: segment } : undefined;
 }
 
-/** Path and query of a URL, undecoded, without the question mark. */
-export interface RequestTarget {
-  readonly path: string;
-  readonly query: string;
-}
-
-/** Splits a request target. The host of the absolute form (`http://host/path`), which proxies use, is dropped. */
-export function splitTarget(url: string): RequestTarget {
+/**
+ * Splits a request target into path and query, undecoded and without the question mark. The host of the absolute form
+ * (`http://host/path`), which proxies use, is dropped.
+ */
+export function splitTarget(url: string): { readonly path: string; readonly query: string } {
   let start = 0;
   if (url.charCodeAt(0) !== 0x2f) {
     const authority = url.indexOf("://");

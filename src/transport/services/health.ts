@@ -11,7 +11,7 @@ import { MessageResponse } from "../../encoding/message-response.js";
 import type { Readiness } from "../options.js";
 
 /** Interval between checks of a watched state, in milliseconds. */
-export const healthPollMs = 500;
+const healthPollMs = 500;
 
 /** Retry delay for watches that a shutdown ends. */
 const retryMs = 1_000;
