@@ -1,5 +1,5 @@
-import { addRow, addSum, noRows, placeOf, type RowSum, rowHash } from "../store/table-digest-table.js";
-import type { TableRows } from "../store/table-rows.js";
+import { addSum, noRows, type RowSum, sumOf } from "../store/table-digest-table.js";
+import type { Table, TableRows } from "../store/table-rows.js";
 
 /** What tables of the past add up to, by their names. A digest that was removed is not among them. */
 export type PastSums = Map<string, RowSum>;
@@ -9,27 +9,20 @@ export type PastSums = Map<string, RowSum>;
  * A digest that was removed stays missing, because nobody knows what it was.
  * @param isFirst no loader that writes these digests was here before
  */
-export function startSums(
-  tables: readonly { readonly table: string }[],
-  digests: ReadonlyMap<string, RowSum>,
-  isFirst: boolean,
-): PastSums {
+export function startSums(tables: readonly Table[], digests: ReadonlyMap<string, RowSum>, isFirst: boolean): PastSums {
   const known = tables.filter(({ table }) => isFirst || digests.has(table));
   return new Map(known.map(({ table }) => [table, digests.get(table) ?? noRows]));
 }
 
 /** Adds rows to the sum of their table, or with `times` -1 takes them from it. */
-export function addTo(sums: PastSums, { table }: { readonly table: string }, rows: RowSum, times: 1n | -1n = 1n): void {
+export function addTo(sums: PastSums, { table }: Table, rows: RowSum, times: 1n | -1n = 1n): void {
   const sum = sums.get(table);
   if (sum !== undefined) sums.set(table, addSum(sum, rows, times));
 }
 
 /** The same with one row. */
 export function addRowTo<R>(sums: PastSums, table: TableRows<R>, row: R, times: 1n | -1n = 1n): void {
-  const sum = sums.get(table.table);
-  if (sum === undefined) return;
-  const values = table.values(row);
-  sums.set(table.table, addRow(sum, rowHash(table.table, values), placeOf(table, values), times));
+  addTo(sums, table, sumOf(table, [table.values(row)]), times);
 }
 
 /** Puts a row in place of another, if there was one, in the sum of their table. */

@@ -15,7 +15,7 @@ import {
   readTableDigests,
   rowHash,
 } from "../store/table-digest-table.js";
-import { readRows, type TableRows } from "../store/table-rows.js";
+import { readRows, type Table, type TableRows } from "../store/table-rows.js";
 import type { SumsAfter, WholeBatch } from "./batch.js";
 
 /** What a row adds to the sum of its table. */
@@ -29,21 +29,17 @@ class TableSum {
   readonly #shares = new Map<string, Share>();
   sum: RowSum = noRows;
 
-  constructor(private readonly table: Pick<TableRows<never>, "table" | "columns" | "keyColumns">) {}
+  constructor(private readonly table: Table) {}
 
-  /** Adds a row in place of the one with its key. @returns the key */
+  /** Adds a row in place of the one with its key, unless that one stays. @returns the key */
   put(values: readonly Parameter[]): string {
     const key = keyOf(this.table, values);
+    if (this.table.keepsFirst === true && this.#shares.has(key)) return key;
     this.remove(key);
     const share = { hash: rowHash(this.table.table, values), place: placeOf(this.table, values) };
     this.#shares.set(key, share);
     this.sum = addRow(this.sum, share.hash, share.place);
     return key;
-  }
-
-  /** Adds a row unless there is one with its key. */
-  keep(values: readonly Parameter[]): void {
-    if (!this.#shares.has(keyOf(this.table, values))) this.put(values);
   }
 
   remove(key: string): void {
@@ -157,8 +153,8 @@ export class TableSums {
       if (order === undefined) orders.remove(id);
       else orders.put(liveOrderRows.values(order));
     }
-    for (const bundle of batch.bundles.values()) this.#table(bundleRows).keep(bundleRows.values(bundle));
-    for (const signature of batch.signatures) this.#table(signatureRows).keep(signatureRows.values(signature));
+    this.#put(bundleRows, batch.bundles.values());
+    this.#put(signatureRows, batch.signatures);
   }
 
   #put<R>(table: TableRows<R>, rows: Iterable<R>): void {
@@ -166,7 +162,7 @@ export class TableSums {
     for (const row of rows) sum.put(table.values(row));
   }
 
-  #table({ table }: Pick<TableRows<never>, "table">): TableSum {
+  #table({ table }: Table): TableSum {
     const sum = this.#tables.get(table);
     if (sum === undefined) throw new Error(`there is no digest of ${table}`);
     return sum;

@@ -1,7 +1,7 @@
 import type { BookLevel, ChangedLevel, DepthPlace, LiveOrder } from "../domain/order-book.js";
 import type { Connection } from "./connection/connection.js";
 import type { StatementRunner } from "./statement-group.js";
-import { rowTable, type TableRows, writeRows } from "./table-rows.js";
+import { partsOf, rowTable, type TableRows, writeRows } from "./table-rows.js";
 
 /**
  * The number of blocks for which a vanished level stays as a tombstone. A reader that lags less need not read whole books.
@@ -65,9 +65,7 @@ export async function writeLiveOrders(
     if (order === undefined) gone.push(id);
     else resting.push(order);
   }
-  for (let at = 0; at < gone.length; at += 500) {
-    await connection.run("DELETE FROM live_order WHERE order_id IN (?)", [gone.slice(at, at + 500)]);
-  }
+  for (const ids of partsOf(gone)) await connection.run("DELETE FROM live_order WHERE order_id IN (?)", [ids]);
   await writeRows(connection, liveOrderRows, resting);
 }
 

@@ -7,7 +7,7 @@ import type { Connection } from "./connection/connection.js";
 import type { Database } from "./database.js";
 import { type TradeRow, tradeProperties } from "./market-table.js";
 import type { StatementRunner } from "./statement-group.js";
-import { insertRows, rowsPerStatementMax, rowTable, rowText, type TableRows, writeRows } from "./table-rows.js";
+import { insertRows, partsOf, rowTable, rowText, type Table, type TableRows, writeRows } from "./table-rows.js";
 
 /** How a market goes on where a segment of its past begins. */
 export const segmentStates = {
@@ -164,8 +164,7 @@ export interface PastBatch {
 
 /** Writes what a batch brings. */
 export async function writePast(connection: StatementRunner, batch: PastBatch): Promise<void> {
-  for (let at = 0; at < batch.sealed.length; at += rowsPerStatementMax) {
-    const markets = batch.sealed.slice(at, at + rowsPerStatementMax);
+  for (const markets of partsOf(batch.sealed)) {
     await connection.run("DELETE FROM book_change WHERE market_id IN (?)", [markets]);
   }
   await insertRows(connection, bookChangeRows, batch.changes);
@@ -332,11 +331,7 @@ export async function readHistorySequence(connection: Pick<Connection, "query">)
 }
 
 /** Those of the books' past of which the loader keeps a row in `history_digest`. Segments have digests of their own. */
-export const digestedPast: readonly Pick<TableRows<never>, "table" | "columns">[] = [
-  bookHistoryRows,
-  historySequenceRows,
-  bookChangeRows,
-];
+export const digestedPast: readonly Table[] = [bookHistoryRows, historySequenceRows, bookChangeRows];
 
 /** Every table of the books' past. */
 const bookTables = [segmentRows, segmentPartRows, bookChangeRows, bookHistoryRows];

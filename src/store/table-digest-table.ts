@@ -6,7 +6,7 @@ import { depthRows, levelRows, liveOrderRows, venueMarketRows } from "./depth-ta
 import { marketDataRows, marketRows, tradeRows } from "./market-table.js";
 import { progressRows } from "./progress-table.js";
 import type { StatementRunner } from "./statement-group.js";
-import { rowText, type TableRows, writeRows } from "./table-rows.js";
+import { rowText, type Table, type TableRows, writeRows } from "./table-rows.js";
 
 /** Hashes and their sums are numbers below this prime, 2^127 - 1: so a sum can be divided by another. */
 export const hashPrime = (1n << 127n) - 1n;
@@ -47,10 +47,7 @@ export function addSum(one: RowSum, other: RowSum, times: 1n | -1n = 1n): RowSum
 }
 
 /** What rows of a table add up to. */
-export function sumOf(
-  table: Pick<TableRows<never>, "table" | "columns">,
-  rows: readonly (readonly Parameter[])[],
-): RowSum {
+export function sumOf(table: Table, rows: readonly (readonly Parameter[])[]): RowSum {
   return rows.reduce((sum, values) => addRow(sum, rowHash(table.table, values), placeOf(table, values)), noRows);
 }
 
@@ -168,7 +165,7 @@ export async function writeTableDigests(
  * Every table of which the loader keeps a row in `table_digest`: those whose rows change, and those whose rows belong to
  * no block. `retain` keeps that of `ledger_retention`.
  */
-export const digestedTables: readonly Pick<TableRows<never>, "table" | "columns" | "keyColumns">[] = [
+export const digestedTables: readonly Table[] = [
   progressRows,
   marketRows,
   marketDataRows,
@@ -187,7 +184,7 @@ export function hasTableDigests(digests: ReadonlyMap<string, unknown>): boolean 
 }
 
 /** The place of a row: its `changed_sequence`, or `stream_sequence` in the key of a change; 0 in a table without. */
-export function placeOf({ columns }: Pick<TableRows<never>, "columns">, values: readonly Parameter[]): bigint {
+export function placeOf({ columns }: Table, values: readonly Parameter[]): bigint {
   const place =
     values[
       columns.findIndex((name, index) => name === "changed_sequence" || (index === 1 && name === "stream_sequence"))
@@ -196,6 +193,6 @@ export function placeOf({ columns }: Pick<TableRows<never>, "columns">, values: 
 }
 
 /** The primary key of a row, as text. */
-export function keyOf({ keyColumns }: Pick<TableRows<never>, "keyColumns">, values: readonly Parameter[]): string {
+export function keyOf({ keyColumns }: Table, values: readonly Parameter[]): string {
   return rowText(values.slice(0, keyColumns));
 }

@@ -5,16 +5,20 @@ import type { Connection, Parameter } from "./connection/connection.js";
 import { databaseErrorNumber, toDatabaseFailure } from "./connection/database-error.js";
 import type { StatementRunner } from "./statement-group.js";
 
-/** How rows of a table are written: which columns in which order, the primary key first. */
-export interface TableRows<R> {
+/** A table and its columns, in the order in which rows are read and written, the primary key first. */
+export interface Table {
   readonly table: string;
   readonly columns: readonly string[];
   /** How many columns are the primary key. */
   readonly keyColumns: number;
-  /** The values of a row, in the order of the columns. */
-  readonly values: (row: R) => readonly Parameter[];
   /** Of two rows with one key, the first stays. Default: the last one does. */
   readonly keepsFirst?: boolean;
+}
+
+/** How rows of a table are written. */
+export interface TableRows<R> extends Table {
+  /** The values of a row, in the order of the columns. */
+  readonly values: (row: R) => readonly Parameter[];
 }
 
 /** A table whose columns are the properties of its rows, in snake case: `marketId` is `market_id`. */
@@ -57,7 +61,7 @@ export function rowText(values: readonly Parameter[]): string {
 /** Every row of a table, as values in the order of its columns. */
 export async function readRows(
   connection: Pick<Connection, "query">,
-  { table, columns }: Pick<TableRows<never>, "table" | "columns">,
+  { table, columns }: Table,
 ): Promise<Parameter[][]> {
   const rows = await connection.query(`SELECT ${columns.join(", ")} FROM ${table}`);
   return rows.map((row) => columns.map((name) => row[name] ?? null));
@@ -85,6 +89,11 @@ export async function* readInOrder<R extends { [K in keyof R]: ColumnValue }>(
 
 /** Rows of one statement. */
 export const rowsPerStatementMax = 500;
+
+/** Splits a list into parts that each fit one statement. */
+export function* partsOf<T>(list: readonly T[]): Generator<readonly T[]> {
+  for (let at = 0; at < list.length; at += rowsPerStatementMax) yield list.slice(at, at + rowsPerStatementMax);
+}
 
 /**
  * Bytes of the values in one statement, except for a single larger row, as the driver writes them: binary ones in
@@ -118,7 +127,7 @@ export async function insertRows<R>(
   }
 }
 
-function insertSql({ table, columns }: Pick<TableRows<never>, "table" | "columns">, rows: number): string {
+function insertSql({ table, columns }: Table, rows: number): string {
   const row = `(${columns.map(() => "?").join(", ")})`;
   return `INSERT INTO ${table} (${columns.join(", ")}) VALUES ${Array(rows).fill(row).join(", ")}`;
 }

@@ -6,7 +6,7 @@ import { type PastTradeRow, pastTradeRows } from "./history-table.js";
 import { type OldestKept, parseOldestKept } from "./ledger-entry-table.js";
 import type { StatementRunner } from "./statement-group.js";
 import { type RowSum, writeTableDigests } from "./table-digest-table.js";
-import { insertRows, rowsPerStatementMax, type TableRows, writeRows } from "./table-rows.js";
+import { insertRows, partsOf, type TableRows, writeRows } from "./table-rows.js";
 
 /** Which trades and candles a store has: all of the blocks from the oldest on, up to an event. */
 export interface TradeProgress {
@@ -90,10 +90,6 @@ export async function writeTradeProgress(connection: StatementRunner, { progress
 /** Joins the candles of a block with the trades that they begin with, of a list. */
 const joinsFirstTrades = `JOIN (SELECT id AS trade_id, market_id AS trade_market, time_ns AS trade_ns FROM trade WHERE id IN (?)) AS t
   ON candle.market_id = trade_market AND period_seconds = 0 AND start_ns = trade_ns AND first_trade = t.trade_id`;
-
-function* partsOf(ids: readonly bigint[]): Generator<readonly bigint[]> {
-  for (let at = 0; at < ids.length; at += rowsPerStatementMax) yield ids.slice(at, at + rowsPerStatementMax);
-}
 
 /** The candles of a block that begin with one of these trades. */
 export async function readCandlesOfTrades(
