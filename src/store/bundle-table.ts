@@ -46,7 +46,7 @@ export const signatureRows: TableRows<SignatureRow> = {
 };
 
 /** The text under which equal epochs are equal: without leading zeros; text that is not a number is unchanged. */
-export function epochOf(epochSeq: string): string {
+function epochOf(epochSeq: string): string {
   return epochSeq.replace(/^0+(?=.)/, "");
 }
 

@@ -18,7 +18,7 @@ export const candleRows = rowTable<Candle>("candle", 4, [
 ]);
 
 /** The newest candles of each market and interval: all that begin when the newest begins. */
-export function readNewestCandles(connection: Pick<Connection, "query">): Promise<Candle[]> {
+export function readNewestCandles(connection: Connection): Promise<Candle[]> {
   return connection.query<Candle>(
     `${candleRows.select} JOIN (SELECT market_id, period_seconds, MAX(start_ns) AS start_ns FROM candle
        GROUP BY market_id, period_seconds) AS newest USING (market_id, period_seconds, start_ns)

@@ -189,7 +189,7 @@ export interface StoredPast {
  * The past of every market that has any.
  * @throws MalformedHistoryError if the newest or oldest segment of a market is missing
  */
-export async function readPasts(connection: Pick<Connection, "query">): Promise<StoredPast[]> {
+export async function readPasts(connection: Connection): Promise<StoredPast[]> {
   const histories = await readBookHistories(connection);
   const newest = new Map((await readNewestSegments(connection)).map((row) => [row.marketId, row]));
   const oldest = await connection.query<{ marketId: string; second: bigint | null }>(
@@ -222,7 +222,7 @@ export async function readPasts(connection: Pick<Connection, "query">): Promise<
  * that row a transaction before the segment. Undefined if the stored one is sealed, because then the later one was lost.
  */
 async function readOpenSegment(
-  connection: Pick<Connection, "query">,
+  connection: Connection,
   { marketId, oldestSequence, oldestDigest, newestSequence }: BookHistoryRow,
 ): Promise<Pick<StoredPast, "newest" | "newestDigest"> | undefined> {
   const [row, before] = await connection.query<SegmentAsRead>(
@@ -241,10 +241,7 @@ async function readOpenSegment(
 type HistoryAsRead = { [K in keyof BookHistoryRow]: BookHistoryRow[K] extends Uint8Array ? string : BookHistoryRow[K] };
 
 /** The ends of the past of a market, or of every one. */
-export async function readBookHistories(
-  connection: Pick<Connection, "query">,
-  marketId?: string,
-): Promise<BookHistoryRow[]> {
+export async function readBookHistories(connection: Connection, marketId?: string): Promise<BookHistoryRow[]> {
   const [where, parameters] = marketId === undefined ? ["", []] : [" WHERE market_id = ?", [marketId]];
   const rows = await connection.query<HistoryAsRead>(bookHistoryRows.select + where, parameters);
   return rows.map((row) => {
@@ -253,7 +250,7 @@ export async function readBookHistories(
 }
 
 /** The newest segment of each market. */
-export async function readNewestSegments(connection: Pick<Connection, "query">): Promise<SegmentRow[]> {
+async function readNewestSegments(connection: Connection): Promise<SegmentRow[]> {
   const rows = await connection.query<SegmentAsRead>(
     `${segmentRows.select} JOIN book_history USING (market_id) WHERE first_sequence = newest_sequence`,
   );
@@ -261,7 +258,7 @@ export async function readNewestSegments(connection: Pick<Connection, "query">):
 }
 
 /** The updates of every market's newest segment, by market and in order. */
-export function readBookChanges(connection: Pick<Connection, "query">): Promise<BookChangeRow[]> {
+export function readBookChanges(connection: Connection): Promise<BookChangeRow[]> {
   return connection.query<BookChangeRow>(`${bookChangeRows.select} ORDER BY market_id, stream_sequence`);
 }
 
@@ -278,7 +275,7 @@ function toBytes(text: string): Buffer {
 
 /** Segments of a market from a place on, in order. */
 export async function readSegments(
-  connection: Pick<Connection, "query">,
+  connection: Connection,
   marketId: string,
   fromSequence: bigint,
   segmentsMax: number,
@@ -292,7 +289,7 @@ export async function readSegments(
 
 /** The parts of a segment, and any others before `endSequence`, in order. */
 export function readSegmentParts(
-  connection: Pick<Connection, "query">,
+  connection: Connection,
   { marketId, firstSequence }: Pick<SegmentRow, "marketId" | "firstSequence">,
   endSequence: bigint,
 ): Promise<SegmentPartRow[]> {
@@ -323,7 +320,7 @@ export const historySequenceRows: TableRows<bigint> = {
 };
 
 /** Up to which stream sequence number the past is written; 0: never, and without progress. */
-export async function readHistorySequence(connection: Pick<Connection, "query">): Promise<bigint> {
+export async function readHistorySequence(connection: Connection): Promise<bigint> {
   const [row] = await connection.query<{ sequence: bigint }>(
     "SELECT history_sequence AS sequence FROM progress WHERE id = 1",
   );
@@ -352,7 +349,7 @@ export interface PastFigures {
   readonly newestTimeNs: bigint | undefined;
 }
 
-export async function readPastFigures(connection: Pick<Connection, "query">): Promise<PastFigures> {
+export async function readPastFigures(connection: Connection): Promise<PastFigures> {
   const bytesOf = `(SELECT CAST(SUM(data_length + index_length) AS UNSIGNED) FROM information_schema.tables
     WHERE table_schema = DATABASE() AND table_name IN (?))`;
   const [row] = await connection.query<

@@ -119,7 +119,7 @@ export function parseOldestKept(height: string, timeNs: string): OldestKept {
   return { height: BigInt(height), timeNs: BigInt(timeNs) };
 }
 
-export async function readOldestKept(connection: Pick<Connection, "query">): Promise<OldestKept> {
+export async function readOldestKept(connection: Connection): Promise<OldestKept> {
   const [row] = await connection.query<{ kept: string }>(`SELECT ${oldestKeptSql} AS kept`);
   const [height = "0", timeNs = "0"] = (row?.kept ?? "").split(" ");
   return parseOldestKept(height, timeNs);

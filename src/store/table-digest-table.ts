@@ -9,7 +9,7 @@ import type { StatementRunner } from "./statement-group.js";
 import { rowText, type Table, type TableRows, writeRows } from "./table-rows.js";
 
 /** Hashes and their sums are numbers below this prime, 2^127 - 1: so a sum can be divided by another. */
-export const hashPrime = (1n << 127n) - 1n;
+const hashPrime = (1n << 127n) - 1n;
 
 /** The hash of a row of a table. */
 export function rowHash(table: string, values: readonly Parameter[]): bigint {
@@ -86,7 +86,7 @@ export interface ChainStart {
   readonly renewedHeight: bigint | undefined;
 }
 
-export async function readChainStart(connection: Pick<Connection, "query">): Promise<ChainStart> {
+export async function readChainStart(connection: Connection): Promise<ChainStart> {
   const [row] = await connection.query<{ height: bigint; one: string; other: string }>(
     "SELECT row_count AS height, row_sum AS one, place_sum AS other FROM table_digest WHERE table_name = ?",
     [renewalName],
@@ -124,7 +124,7 @@ export type DigestTable = "table_digest" | "history_digest";
 
 /** What each table adds up to, by its name; empty: no program that writes digests has been here. */
 export async function readTableDigests(
-  connection: Pick<Connection, "query">,
+  connection: Connection,
   table: DigestTable = "table_digest",
 ): Promise<Map<string, RowSum>> {
   const digests = await connection.query<{ name: string; rowCount: bigint; rowSum: string; placeSum: string }>(

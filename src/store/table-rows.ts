@@ -59,17 +59,14 @@ export function rowText(values: readonly Parameter[]): string {
 }
 
 /** Every row of a table, as values in the order of its columns. */
-export async function readRows(
-  connection: Pick<Connection, "query">,
-  { table, columns }: Table,
-): Promise<Parameter[][]> {
+export async function readRows(connection: Connection, { table, columns }: Table): Promise<Parameter[][]> {
   const rows = await connection.query(`SELECT ${columns.join(", ")} FROM ${table}`);
   return rows.map((row) => columns.map((name) => row[name] ?? null));
 }
 
 /** The rows of a table in the order of its first column, a number, in parts of up to `rowsMax`. */
 export async function* readInOrder<R extends { [K in keyof R]: ColumnValue }>(
-  connection: Pick<Connection, "query">,
+  connection: Connection,
   { select, columns: [number = ""] }: Pick<RowTable<never>, "select" | "columns">,
   rowsMax: number,
   first = 0n,

@@ -58,7 +58,7 @@ export function parseTradeProgress(text: string | null | undefined): TradeProgre
   };
 }
 
-export async function readTradeProgress(connection: Pick<Connection, "query">): Promise<TradeProgress | undefined> {
+export async function readTradeProgress(connection: Connection): Promise<TradeProgress | undefined> {
   const [row] = await connection.query<{ progress: string | null }>(`SELECT ${tradeProgressSql} AS progress`);
   return parseTradeProgress(row?.progress);
 }
@@ -92,10 +92,7 @@ const joinsFirstTrades = `JOIN (SELECT id AS trade_id, market_id AS trade_market
   ON candle.market_id = trade_market AND period_seconds = 0 AND start_ns = trade_ns AND first_trade = t.trade_id`;
 
 /** The candles of a block that begin with one of these trades. */
-export async function readCandlesOfTrades(
-  connection: Pick<Connection, "query">,
-  ids: readonly bigint[],
-): Promise<Candle[]> {
+export async function readCandlesOfTrades(connection: Connection, ids: readonly bigint[]): Promise<Candle[]> {
   const candles: Candle[] = [];
   for (const part of partsOf(ids)) {
     candles.push(...(await connection.query<Candle>(`${candleRows.select} ${joinsFirstTrades}`, [part])));
