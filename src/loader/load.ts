@@ -404,9 +404,7 @@ class Loader {
     const wait = this.#nextBlockAt - now;
     this.#nextBlockAt = Math.max(now, this.#nextBlockAt) + 1_000 / pace;
     if (wait <= 0) return;
-    const timer = new AbortController();
-    await this.#waitFor(sleep(wait, undefined, { signal: timer.signal }).catch(() => {}));
-    timer.abort();
+    await this.#waitFor(sleep(wait, undefined, { signal: this.options.signal }).catch(() => {}));
   }
 
   #isAborted(): boolean {
@@ -428,17 +426,15 @@ function isSamePlace(a: Omit<Progress, "prunedSequence">, b: Omit<Progress, "pru
 }
 
 /** Whether a promise settles in time. If it fails later, nobody need be waiting for it. */
-async function settlesWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
-  const timer = new AbortController();
-  const settled = promise.then(
-    () => true,
-    () => true,
-  );
-  try {
-    return await Promise.race([settled, sleep(ms, false, { signal: timer.signal }).catch(() => false)]);
-  } finally {
-    timer.abort();
-  }
+function settlesWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms, false);
+    const settled = () => {
+      clearTimeout(timer);
+      resolve(true);
+    };
+    promise.then(settled, settled);
+  });
 }
 
 /** Settles as `promise` does, or with undefined when the signal aborts. */

@@ -88,7 +88,7 @@ class Outage {
     const triedMs = error instanceof ServerBehindError ? Math.min(behindMsMax, maxMs) : maxMs;
     if (problem !== this.#problem) log.warn(`${problem}; trying again for up to ${triedMs / 1_000} s`);
     this.#problem = problem;
-    await sleep(this.#pauseMs, undefined, signal === undefined ? {} : { signal }).catch(() => {
+    await sleep(this.#pauseMs, undefined, { signal }).catch(() => {
       const message = `stopped with blocks that were not written: ${problem}; load again to continue`;
       throw new OperatorError(message, 1, error);
     });

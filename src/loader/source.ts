@@ -124,7 +124,7 @@ async function* readFile(path: string, { follow, signal }: FileSourceOptions): A
         await checkSameFile(path, file, position);
         checkedMs = performance.now();
       }
-      await sleep(followIntervalMs, undefined, signal === undefined ? {} : { signal }).catch(() => {});
+      await sleep(followIntervalMs, undefined, { signal }).catch(() => {});
     }
   } finally {
     await file.close();

@@ -66,7 +66,7 @@ export class Turn {
       if (isFree) break;
       if (!this.#hasWaited) log.info("another loader is loading; standing by");
       this.#hasWaited = true;
-      await sleep(standbyPollMs, undefined, signal === undefined ? {} : { signal }).catch(() => {
+      await sleep(standbyPollMs, undefined, { signal }).catch(() => {
         throw new OperatorError("stopped while it stood by; nothing was loaded", 0);
       });
     }

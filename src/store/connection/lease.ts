@@ -171,7 +171,7 @@ export async function leaseReader<T>(
       if (!mayPass(error, attempt, waitedMs)) throw await toFailure(pool, known.current, error);
     }
     // An abort ends the pause; the next attempt reports it.
-    await sleep(pauseMs, undefined, call === undefined ? {} : { signal: call.signal }).catch(() => {});
+    await sleep(pauseMs, undefined, { signal: call?.signal }).catch(() => {});
     pauseMs = Math.min(2 * pauseMs, behindPauseMsMax);
   }
 }
