@@ -12,10 +12,11 @@ import { type Market, MarketSchema } from "../../gen/vega/markets_pb.js";
 import { type MarketData, MarketDataSchema, OrderSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import { heightMax } from "../domain/block-position.js";
 import { type BookChanges, canonicalQuantity, eventNumber, type OrderBooks } from "../domain/order-book.js";
+import type { BundleRow, SignatureRow } from "../store/bundle-table.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
 import { toTradeRow } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
-import { type Batch, emptyBatch, rowCount, type WholeBatch } from "./batch.js";
+import { emptyBatch, rowCount, type WholeBatch } from "./batch.js";
 import { BlockChain } from "./block-chain.js";
 import { EventEnvelope, eventMembers, kindName } from "./bus-event.js";
 import {
@@ -57,25 +58,29 @@ const volumeMax = (1n << 64n) - 1n;
 const definitionTag = VenueEventSchema.field.marketDefinition.number * 8 + 2;
 
 /** Counts over the whole load. */
-export interface FoldCounts {
-  /** Whole blocks; a replayed one counts each time. */
-  blocks: number;
-  /** Events in those blocks, and outside of blocks. */
-  events: number;
-  /** Events before the place that the store had reached. */
-  alreadyLoaded: number;
-  /** Events before the first block, and between blocks. */
-  outsideBlocks: number;
-  /** Events that marketd does not store, by kind. */
-  skipped: Map<string, number>;
-  /** Events with fields that these definitions lack. */
-  unknownFields: number;
-  bestPricesCompared: number;
-  bestPricesDiffering: number;
-  /** The first few differences, one line each. */
-  differences: string[];
-  ledgerEntries: number;
-  readonly venues: VenueCounts;
+export type FoldCounts = ReturnType<typeof noCounts>;
+
+function noCounts(venues: VenueCounts) {
+  return {
+    /** Whole blocks; a replayed one counts each time. */
+    blocks: 0,
+    /** Events in those blocks, and outside of blocks. */
+    events: 0,
+    /** Events before the place that the store had reached. */
+    alreadyLoaded: 0,
+    /** Events before the first block, and between blocks. */
+    outsideBlocks: 0,
+    /** Events that marketd does not store, by kind. */
+    skipped: new Map<string, number>(),
+    /** Events with fields that these definitions lack. */
+    unknownFields: 0,
+    bestPricesCompared: 0,
+    bestPricesDiffering: 0,
+    /** The first few differences, one line each. */
+    differences: [] as string[],
+    ledgerEntries: 0,
+    venues,
+  };
 }
 
 /** The state of the store after the last load. */
@@ -98,18 +103,22 @@ export interface FoldStart {
 }
 
 /** The open block. */
-interface OpenBlock {
-  readonly height: bigint;
-  readonly timeNs: bigint;
-  readonly markets: Map<string, Uint8Array>;
-  readonly marketData: Map<string, MarketData>;
-  readonly assets: Map<string, Uint8Array>;
-  readonly trades: Trade[];
-  readonly scales: NewScale[];
-  readonly bundles: Batch["bundles"];
-  readonly signatures: Batch["signatures"];
-  /** Memory of its events. */
-  bytes: number;
+type OpenBlock = ReturnType<typeof openBlock>;
+
+function openBlock(height: bigint, timeNs: bigint) {
+  return {
+    height,
+    timeNs,
+    markets: new Map<string, Uint8Array>(),
+    marketData: new Map<string, MarketData>(),
+    assets: new Map<string, Uint8Array>(),
+    trades: [] as Trade[],
+    scales: [] as NewScale[],
+    bundles: new Map<string, BundleRow>(),
+    signatures: [] as SignatureRow[],
+    /** Memory of its events. */
+    bytes: 0,
+  };
 }
 
 /** Members of which something is kept in memory until the block ends, besides ledger movements. */
@@ -415,18 +424,7 @@ export class BlockFold {
       }
     }
     if (before?.height !== height) this.#position = 0;
-    this.#block = {
-      height,
-      timeNs: timestamp,
-      markets: new Map(),
-      marketData: new Map(),
-      assets: new Map(),
-      trades: [],
-      scales: [],
-      bundles: new Map(),
-      signatures: [],
-      bytes: 0,
-    };
+    this.#block = openBlock(height, timestamp);
     this.#ledger.beginBlock(height, timestamp, this.#position);
   }
 
@@ -637,20 +635,4 @@ export class BlockFold {
     if (message.$unknown !== undefined) this.counts.unknownFields++;
     return message;
   }
-}
-
-function noCounts(venues: VenueCounts): FoldCounts {
-  return {
-    blocks: 0,
-    events: 0,
-    alreadyLoaded: 0,
-    outsideBlocks: 0,
-    skipped: new Map(),
-    unknownFields: 0,
-    bestPricesCompared: 0,
-    bestPricesDiffering: 0,
-    differences: [],
-    ledgerEntries: 0,
-    venues,
-  };
 }

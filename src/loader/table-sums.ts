@@ -55,14 +55,7 @@ class TableSum {
 }
 
 /** The rows of a store, and what its last loader wrote that they add up to. */
-interface SumsStart {
-  readonly rows: ReadonlyMap<string, Parameter[][]>;
-  readonly assets: Parameter[][];
-  readonly digests: ReadonlyMap<string, RowSum>;
-  readonly assetDigest: RowSum;
-  /** Whether the newest block has a digest. */
-  readonly isDigested: boolean;
-}
+type SumsStart = Readonly<Awaited<ReturnType<typeof readSumsStart>>>;
 
 /** Of an empty store. */
 export const noSums: SumsStart = {
@@ -74,7 +67,7 @@ export const noSums: SumsStart = {
 };
 
 /** Reads where the loader goes on, in the snapshot of the progress. */
-export async function readSumsStart(connection: Connection, newest: BlockMark | undefined): Promise<SumsStart> {
+export async function readSumsStart(connection: Connection, newest: BlockMark | undefined) {
   const rows = new Map<string, Parameter[][]>();
   for (const table of digestedTables) rows.set(table.table, await readRows(connection, table));
   const ofHistory = await readTableDigests(connection, "history_digest");
@@ -83,6 +76,7 @@ export async function readSumsStart(connection: Connection, newest: BlockMark | 
     assets: await readRows(connection, assetRows),
     digests: await readTableDigests(connection),
     assetDigest: ofHistory.get(assetRows.table) ?? noRows,
+    /** Whether the newest block has a digest. */
     isDigested: newest?.digest !== undefined,
   };
 }
