@@ -21,7 +21,7 @@ import {
   writeLiveOrders,
 } from "../store/depth-table.js";
 import { writePast } from "../store/history-table.js";
-import { insertLedgerEntries, type LedgerText, loadLedgerEntries } from "../store/ledger-entry-table.js";
+import { insertLedgerEntries, loadLedgerEntries } from "../store/ledger-entry-table.js";
 import {
   type AssetRow,
   assetRows,
@@ -34,7 +34,7 @@ import {
 import { advanceProgress, type Progress, type ProgressWriter } from "../store/progress-table.js";
 import { StatementGroup } from "../store/statement-group.js";
 import { type RowSum, writeTableDigests } from "../store/table-digest-table.js";
-import { insertRows, rowsWorthLoading, writeRows } from "../store/table-rows.js";
+import { insertRows, type RowText, rowsWorthLoading, writeRows } from "../store/table-rows.js";
 import { type TradeBatch, writeTradeProgress, writeTrades } from "../store/trade-table.js";
 import type { HistoryBatch, HistoryFold } from "./history-fold.js";
 import type { TradeFold } from "./trade-fold.js";
@@ -47,7 +47,7 @@ export type Batch = Readonly<ReturnType<typeof emptyBatch>>;
 
 /** A batch with its ledger entries and its progress. */
 export interface WholeBatch extends Batch {
-  readonly text: LedgerText;
+  readonly text: RowText;
   readonly accounts: readonly AccountRow[];
   readonly classes: readonly EntryClassRow[];
   /** Undefined: the past of books is not kept. */

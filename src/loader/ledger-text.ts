@@ -2,7 +2,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { type AccountDetails, AccountDetailsSchema } from "../../gen/vega/vega_pb.js";
 import { entriesPerBlockMax, entryId } from "../domain/block-position.js";
 import type { AccountRow, EntryClassRow } from "../store/account-table.js";
-import type { LedgerText } from "../store/ledger-entry-table.js";
+import type { RowText } from "../store/table-rows.js";
 import type { AddedToLedger } from "./block-chain.js";
 import { ByteIndex } from "./byte-index.js";
 import { checkId, digitsMax, quantityError, quantityMax, requireId } from "./field-checks.js";
@@ -117,34 +117,21 @@ export class LedgerTextWriter {
     return added;
   }
 
-  /** Returns the rows of ended blocks; those of an open block stay. The bytes are valid until `giveBack`. */
-  take(): { text: LedgerText; accounts: AccountRow[]; classes: EntryClassRow[] } {
+  /** Returns the rows of ended blocks; those of an open block stay. */
+  take(): { text: RowText; accounts: AccountRow[]; classes: EntryClassRow[] } {
     const { length, rows, accounts, classes } = this.#mark;
     const taken = {
-      text: { bytes: this.#bytes.subarray(0, length), rows },
+      text: { bytes: Buffer.from(this.#bytes.subarray(0, length)), rows },
       accounts: this.#newAccounts.slice(0, accounts),
       classes: this.#newClasses.slice(0, classes),
     };
-    const open = this.#bytes.subarray(length, this.#length);
-    let bytes = this.#spare ?? Buffer.allocUnsafe(bytesAtFirst);
-    if (bytes.length < open.length) bytes = Buffer.allocUnsafe(this.#bytes.length);
-    open.copy(bytes);
-    this.#bytes = bytes;
-    this.#spare = undefined;
-    this.#length = open.length;
+    this.#bytes.copyWithin(0, length, this.#length);
+    this.#length -= length;
     this.#rows -= rows;
     this.#newAccounts = this.#newAccounts.slice(accounts);
     this.#newClasses = this.#newClasses.slice(classes);
     this.#mark = { length: 0, rows: 0, accounts: 0, classes: 0 };
     return taken;
-  }
-
-  #spare: Buffer | undefined;
-
-  /** Returns the memory of a text that has been written. */
-  giveBack(text: LedgerText): void {
-    const { buffer } = text.bytes;
-    if (buffer instanceof ArrayBuffer && text.bytes.byteOffset === 0) this.#spare = Buffer.from(buffer);
   }
 
   /** Adds `vega.events.v1.LedgerMovements`. @returns the bytes of its rows @throws RecordingError */

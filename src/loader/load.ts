@@ -147,7 +147,7 @@ function loaderStart(store: Awaited<ReturnType<typeof readStart>>, { log, keepBo
     onNotice: (text) => log.warn(text),
   });
   const sums = new TableSums(store.sums);
-  return { fold, ledger, sums, history, trades, progress, newestDigest: chain.marks[0]?.digest };
+  return { fold, sums, history, trades, progress, newestDigest: chain.marks[0]?.digest };
 }
 
 class Loader {
@@ -333,7 +333,6 @@ class Loader {
     this.turn?.wasShown();
     this.options.status?.reached(this.#progress, batch.blocks.size, events);
     this.#newestDigest = batch.blocks.get(batch.reached.height)?.digest ?? this.#newestDigest;
-    this.from.ledger.giveBack(batch.text);
     this.#meter.written(batch);
   }
 

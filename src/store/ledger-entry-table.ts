@@ -11,9 +11,6 @@ import { loadRows, type RowText, readRows, type TableRows, writeRows } from "./t
 /** Rows of one INSERT if LOAD DATA LOCAL is refused. */
 export const ledgerRowsPerInsert = 1_000;
 
-/** Rows of `ledger_entry` as text, of digits only. */
-export type LedgerText = RowText;
-
 const columns = "id, from_account, to_account, class_id, transfer_type, time_ns, quantity, from_balance, to_balance";
 
 const lineFeed = 0x0a;
@@ -74,16 +71,14 @@ export async function readEntryText(connection: Connection, height: bigint, posi
   return Buffer.concat(parts);
 }
 
-/** Loads new entries the fast way. @throws Error unless each row was stored as it is */
-export function loadLedgerEntries(connection: Connection, text: LedgerText): Promise<void> {
+/** Loads new entries, of digits only, the fast way. @throws Error unless each row was stored as it is */
+export function loadLedgerEntries(connection: Connection, text: RowText): Promise<void> {
   return loadRows(connection, "ledger_entry", columns, text);
 }
 
 /** Inserts new entries in statements of many rows. */
-export async function insertLedgerEntries(connection: StatementRunner, text: LedgerText): Promise<void> {
-  const lines = Buffer.from(text.bytes.buffer, text.bytes.byteOffset, text.bytes.byteLength)
-    .toString("latin1")
-    .split("\n");
+export async function insertLedgerEntries(connection: StatementRunner, text: RowText): Promise<void> {
+  const lines = text.bytes.toString("latin1").split("\n");
   for (let at = 0; at < text.rows; at += ledgerRowsPerInsert) {
     // Values are digits only. Quoted, because a literal number of 78 digits would be cut.
     const values = lines.slice(at, Math.min(at + ledgerRowsPerInsert, text.rows)).map((line) => {

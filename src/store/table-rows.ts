@@ -163,7 +163,7 @@ export const rowsWorthLoading = 20;
  * neither.
  */
 export interface RowText {
-  readonly bytes: Uint8Array;
+  readonly bytes: Buffer;
   readonly rows: number;
 }
 
@@ -208,7 +208,6 @@ export async function loadRows(connection: Connection, table: string, columns: s
   );
 }
 
-function* packets(bytes: Uint8Array): Generator<Buffer> {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  for (let at = 0; at < buffer.length; at += loadPacketBytes) yield buffer.subarray(at, at + loadPacketBytes);
+function* packets(bytes: Buffer): Generator<Buffer> {
+  for (let at = 0; at < bytes.length; at += loadPacketBytes) yield bytes.subarray(at, at + loadPacketBytes);
 }
