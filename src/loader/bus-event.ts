@@ -4,7 +4,7 @@ import { RecordingError } from "./recording-error.js";
 import { WireReader } from "./wire.js";
 
 /** Numbers of the fields of `vega.events.v1.BusEvent` that the loader reads. */
-const busEventFields = { id: 1, block: 2, type: 3, version: 4, chainId: 5, txHash: 6 } as const;
+const busEventFields = { id: 1, type: 3, chainId: 5 } as const;
 
 /** Numbers of the members of BusEvent that are stored. */
 export const eventMembers = {

@@ -2,7 +2,15 @@ import type { Asset } from "../../gen/vega/assets_pb.js";
 import type { NodeSignature } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import type { ERC20MultiSigSignerRemoved } from "../../gen/vega/events/v1/events_pb.js";
 import type { Instrument, Market } from "../../gen/vega/markets_pb.js";
-import type { Fee, MarketData, Order, PriceMonitoringBounds, Trade } from "../../gen/vega/vega_pb.js";
+import {
+  type Fee,
+  FeeSchema,
+  type MarketData,
+  MarketDataSchema,
+  type Order,
+  type PriceMonitoringBounds,
+  type Trade,
+} from "../../gen/vega/vega_pb.js";
 import {
   assetDecimalsMax,
   checkFraction,
@@ -59,7 +67,9 @@ export function checkTrade(trade: Trade): void {
 
 function checkFee(field: string, fee: Fee | undefined): void {
   if (fee === undefined) return;
-  for (const part of feeParts) if (!isQuantity(fee[part])) checkQuantity(`${field}.${snake(part)}`, fee[part]);
+  for (const part of feeParts) {
+    if (!isQuantity(fee[part])) checkQuantity(`${field}.${FeeSchema.field[part].name}`, fee[part]);
+  }
 }
 
 /** Market data. Its times are the network's own: before a market opens they can be any number. */
@@ -67,7 +77,7 @@ export function checkMarketData(data: MarketData): void {
   requireId("market_data.market", data.market);
   for (const name of marketDataQuantities) {
     // The name is created only for errors, because there are a dozen checks for every event.
-    if (!isQuantity(data[name])) checkQuantity(`market_data.${snake(name)}`, data[name]);
+    if (!isQuantity(data[name])) checkQuantity(`market_data.${MarketDataSchema.field[name].name}`, data[name]);
   }
   for (const bounds of data.priceMonitoringBounds) checkBounds("market_data.price_monitoring_bounds", bounds);
   for (const share of data.liquidityProviderFeeShare) {
@@ -164,9 +174,4 @@ export function checkNodeSignature({ id, sig }: NodeSignature): void {
   requireId("node_signature.id", id);
   if (sig.length <= signatureBytesMax) return;
   throw fieldError("node_signature.sig", `${sig.length} bytes`, `at most ${signatureBytesMax} bytes`);
-}
-
-/** The field name `bestBidPrice` as the definitions write it. */
-function snake(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

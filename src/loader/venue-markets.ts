@@ -5,6 +5,7 @@ import {
   type BookSnapshot,
   ChecksumAlgorithm,
   type MarketDefinition,
+  MarketDefinitionSchema,
   type VenueTrade,
 } from "../../gen/marketd/events/v1/venue_pb.js";
 import { type Market, Market_State, Market_TradingMode, MarketSchema } from "../../gen/vega/markets_pb.js";
@@ -23,13 +24,11 @@ import { RecordingError } from "./recording-error.js";
  */
 export const sideLevelsMax = 100_000;
 
-/** What a definition says about every update of its market, with the names of the definitions. */
-const scaleFields = [
-  ["priceDecimals", "price_decimals"],
-  ["sizeDecimals", "size_decimals"],
-  ["depthMax", "depth_max"],
-  ["checksumAlgorithm", "checksum_algorithm"],
-] as const;
+/** What a definition says about every update of its market. */
+const scaleFields = ["priceDecimals", "sizeDecimals", "depthMax", "checksumAlgorithm"] as const;
+
+/** The names of its fields, as the definitions write them. */
+const { field: fieldOf } = MarketDefinitionSchema;
 
 /** What became of venues' book updates, over the whole load. */
 export interface VenueCounts {
@@ -111,9 +110,9 @@ export class VenueMarkets {
   /** How a definition differs from that of the same market here; undefined: it does not. */
   difference(definition: MarketDefinition): string | undefined {
     const here = this.#markets.get(definition.marketId);
-    const parts = here === undefined ? [] : scaleFields.filter(([name]) => here[name] !== definition[name]);
+    const parts = here === undefined ? [] : scaleFields.filter((name) => here[name] !== definition[name]);
     if (here === undefined || parts.length === 0) return undefined;
-    return parts.map(([name, field]) => `${field} ${definition[name]} and not ${here[name]}`).join(", ");
+    return parts.map((name) => `${fieldOf[name].name} ${definition[name]} and not ${here[name]}`).join(", ");
   }
 
   /** Applies a snapshot, event `number`. @throws RecordingError */
@@ -284,8 +283,8 @@ function checkDefinition(definition: MarketDefinition): void {
   const kind = "market_definition";
   requireId(`${kind}.market_id`, definition.marketId);
   for (const name of ["priceDecimals", "sizeDecimals"] as const) {
-    const field = `${kind}.${name === "priceDecimals" ? "price_decimals" : "size_decimals"}`;
-    if (definition[name] > decimalsMax) throw fieldError(field, `${definition[name]}`, `0 to ${decimalsMax}`);
+    if (definition[name] <= decimalsMax) continue;
+    throw fieldError(`${kind}.${fieldOf[name].name}`, `${definition[name]}`, `0 to ${decimalsMax}`);
   }
   const { checksumAlgorithm, tags, code, name } = definition;
   if (checksumAlgorithm !== ChecksumAlgorithm.UNSPECIFIED && checksumOf(checksumAlgorithm) === undefined) {
