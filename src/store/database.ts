@@ -3,16 +3,13 @@ import type { Connection, ParameterList, ServerConnection } from "./connection/c
 import { ConnectionPool } from "./connection/connection-pool.js";
 import { type DatabaseAddress, parseDatabaseUrl } from "./connection/database-url.js";
 import { type DatabaseOptions, describeAddress } from "./connection/driver-options.js";
-import type { FairQueue } from "./connection/fair-queue.js";
+import { type FairQueue, internalRequest } from "./connection/fair-queue.js";
 import { type Lease, leaseReader, type Reader } from "./connection/lease.js";
 import { KnownPlace } from "./connection/store-place.js";
 
 type QueryForEach<Rows extends readonly object[]> = { readonly [Index in keyof Rows]: string };
 
 type RowsOfEach<Rows extends readonly object[]> = { readonly [Index in keyof Rows]: readonly Rows[Index][] };
-
-/** The slots of the process's own statements. */
-const internal = { class: "internal", call: undefined } as const;
 
 const beginSnapshot = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
@@ -58,7 +55,7 @@ export class Database {
 
   /** Lends a connection, outside of any transaction, until the promise of `use` settles. */
   withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#pool.run(internal, use);
+    return this.#pool.run(internalRequest, use);
   }
 
   /** Lends a connection with a consistent read-only snapshot. */
@@ -99,7 +96,7 @@ export class Database {
   }
 
   #inTransaction<T>(begin: string, use: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#pool.run(internal, async (connection) => {
+    return this.#pool.run(internalRequest, async (connection) => {
       try {
         await connection.run(begin);
         const result = await use(connection);

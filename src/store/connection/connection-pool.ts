@@ -108,12 +108,10 @@ export class ConnectionPool {
   }
 
   #closeIdle(): void {
-    const kept: ServerConnection[] = [];
     for (const connection of this.#idle.splice(0)) {
       if (connection.isClosed) continue;
-      if (connection.idleMs < idleConnectionMs) kept.push(connection);
+      if (connection.idleMs < idleConnectionMs) this.#idle.push(connection);
       else void connection.end();
     }
-    this.#idle.push(...kept);
   }
 }

@@ -65,7 +65,6 @@ export function driverOptions(address: DatabaseAddress): ConnectionOptions {
     password: address.password,
     database: address.database,
     charset: "utf8mb4",
-    timezone: "Z",
     supportBigNumbers: true,
     bigNumberStrings: true,
     typeCast: columnValue,
@@ -73,7 +72,6 @@ export function driverOptions(address: DatabaseAddress): ConnectionOptions {
     trace: false,
     // The limit is the socket's.
     connectTimeout: 0,
-    enableKeepAlive: true,
   };
 }
 

@@ -45,13 +45,11 @@ export interface SlotRequest {
   readonly started?: boolean;
 }
 
-/** The reasons of refusals. */
-const refusalReasons = ["SERVER_BUSY", "TOO_MANY_REQUESTS_OF_CLIENT"] as const;
+/** What the process's own statements ask for. */
+export const internalRequest: SlotRequest = { class: "internal", call: undefined };
 
-type RefusalReason = (typeof refusalReasons)[number];
-
-/** Created once, because refusals must be cheap. */
-const refusals: Readonly<Record<RefusalReason, Failure>> = {
+/** Refusals by their reason. Created once, because they must be cheap. */
+const refusals = {
   SERVER_BUSY: unavailable(
     "this server has as many requests to answer as it can; try again",
     "SERVER_BUSY",
@@ -63,6 +61,8 @@ const refusals: Readonly<Record<RefusalReason, Failure>> = {
     { reason: "TOO_MANY_REQUESTS_OF_CLIENT", retryAfterMs: busyRetryMs },
   ),
 };
+
+type RefusalReason = keyof typeof refusals;
 
 /** A waiting request. */
 interface Waiting {
@@ -96,7 +96,7 @@ export class FairQueue {
   /** Addresses with waiting requests, in the order of their turns. */
   readonly #turns = new Set<Client>();
   readonly #pacer = new WorkPacer();
-  readonly #refused = new Map<RefusalReason, number>();
+  readonly #refused: Record<RefusalReason, number> = { SERVER_BUSY: 0, TOO_MANY_REQUESTS_OF_CLIENT: 0 };
   /** Requests at the database, by class. */
   readonly #runningOf = noneOf();
   #running = 0;
@@ -124,7 +124,7 @@ export class FairQueue {
 
   /** Requests refused since the start. */
   refused(reason: RefusalReason): number {
-    return this.#refused.get(reason) ?? 0;
+    return this.#refused[reason];
   }
 
   /** Registers metrics of running, waiting and refused requests. */
@@ -133,7 +133,7 @@ export class FairQueue {
     const waitingHelp = "Requests that wait for the database now.";
     addGauge(metrics, "marketd_database_requests_waiting", waitingHelp, () => this.waiting);
     const refusedHelp = "Requests refused because too many wait for the database, by the reason of their error.";
-    const refused = () => refusalReasons.map((reason) => [reason, this.refused(reason)] as const);
+    const refused = () => Object.entries(this.#refused);
     addCounter(metrics, "marketd_database_requests_refused_total", refusedHelp, refused, { label: "reason" });
   }
 
@@ -263,7 +263,7 @@ export class FairQueue {
   }
 
   #refusal(reason: RefusalReason): Failure {
-    this.#refused.set(reason, this.refused(reason) + 1);
+    this.#refused[reason]++;
     return refusals[reason];
   }
 

@@ -6,7 +6,7 @@ import type { ColumnValue, Row } from "./column.js";
 import type { Connection, ParameterList, ServerConnection } from "./connection.js";
 import type { ConnectionPool } from "./connection-pool.js";
 import { databaseAway, databaseErrorCode, databaseRetryAfterMs, isDenied } from "./database-error.js";
-import { abortFailure, type WorkClass } from "./fair-queue.js";
+import { abortFailure, internalRequest, type WorkClass } from "./fair-queue.js";
 import {
   type BlockPlace,
   type KnownPlace,
@@ -240,8 +240,7 @@ async function toFailure(pool: ConnectionPool, known: StorePlace | undefined, er
   }
   if (isLocked(error)) return databaseAway(error);
   if (!isStoreMissing(error)) return error;
-  const internal = { class: "internal", call: undefined } as const;
-  const found = await pool.run(internal, readPlace).catch(() => undefined);
+  const found = await pool.run(internalRequest, readPlace).catch(() => undefined);
   if (found !== undefined && (known === undefined || reaches(found, known))) return error;
   return unavailable("the database holds nothing right now; try again", "NOT_READY", databaseRetryAfterMs, error);
 }
