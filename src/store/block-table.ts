@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { toBytes } from "./connection/column.js";
 import type { Connection } from "./connection/connection.js";
 import { rowTable } from "./table-rows.js";
 
@@ -72,37 +73,22 @@ export const blockRows = rowTable<BlockRow>("block", 1, [
   "digest",
 ]);
 
-/** Positions in use in the block of a height; 0 if there is none. */
-export async function readLedgerEntries(connection: Connection, height: bigint): Promise<number> {
-  const [row] = await connection.query<{ ledger_entries: number }>(
-    "SELECT ledger_entries FROM block WHERE height = ?",
-    [height],
-  );
-  return row?.ledger_entries ?? 0;
+/** A row of `block`, as it is read. Rows of releases without digests have null in the last four columns. */
+export interface StoredBlock extends Omit<BlockContent, "accountMax" | "classMax" | "entriesDigest"> {
+  readonly accountMax: number | null;
+  readonly classMax: number | null;
+  /** One character per byte. */
+  readonly entriesDigest: string | null;
+  readonly digest: string | null;
 }
 
-/** The block of a height, and the one before it, the later first. */
-export async function readBlockMarks(connection: Connection, height: bigint): Promise<BlockMark[]> {
-  const rows = await connection.query<{
-    height: bigint;
-    accountMax: number | null;
-    classMax: number | null;
-    digest: string | null;
-  }>(`${blockRows.select} WHERE height <= ? ORDER BY height DESC LIMIT 2`, [height]);
-  return rows.map(toMark);
+/** The newest two blocks up to a height, the later first. */
+export function readNewestBlocks(connection: Connection, height: bigint): Promise<StoredBlock[]> {
+  return connection.query<StoredBlock>(`${blockRows.select} WHERE height <= ? ORDER BY height DESC LIMIT 2`, [height]);
 }
 
 /** What the next block's digest says of a stored one. */
-export function toMark(block: {
-  readonly height: bigint;
-  readonly accountMax: number | null;
-  readonly classMax: number | null;
-  readonly digest: string | null;
-}): BlockMark {
-  return {
-    height: block.height,
-    accountMax: block.accountMax ?? 0,
-    classMax: block.classMax ?? 0,
-    digest: block.digest === null ? undefined : Buffer.from(block.digest, "latin1"),
-  };
+export function toMark({ height, accountMax, classMax, digest }: StoredBlock): BlockMark {
+  const bytes = digest === null ? undefined : toBytes(digest);
+  return { height, accountMax: accountMax ?? 0, classMax: classMax ?? 0, digest: bytes };
 }

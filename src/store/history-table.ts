@@ -3,6 +3,7 @@ import { MalformedHistoryError, startDigest } from "../domain/book-history.js";
 import { groupBy } from "../domain/group-by.js";
 import { addGauge, type Metrics } from "../telemetry/metrics.js";
 import { candleRows } from "./candle-table.js";
+import { toBytes } from "./connection/column.js";
 import type { Connection } from "./connection/connection.js";
 import type { Database } from "./database.js";
 import { type TradeRow, tradeProperties } from "./market-table.js";
@@ -267,10 +268,6 @@ export type SegmentAsRead = { [K in keyof Omit<SegmentRow, "digest">]: SegmentRo
 
 export function toSegment(row: SegmentAsRead): SegmentRow {
   return { ...row, digest: row.digest === null ? undefined : toBytes(row.digest) };
-}
-
-function toBytes(text: string): Buffer {
-  return Buffer.from(text, "latin1");
 }
 
 /** Segments of a market from a place on, in order. */

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 
 /** One numbered change of the schema. */
@@ -25,7 +25,7 @@ export function readMigrations(directory: URL = migrationsDirectory()): Migratio
       version: Number(match[1]),
       name: match[3] ?? "",
       compatible: match[2] === "add",
-      checksum: createHash("sha256").update(text).digest("hex"),
+      checksum: hash("sha256", text),
       statements: splitStatements(text),
     });
   }

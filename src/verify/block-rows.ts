@@ -1,26 +1,13 @@
 import { createHash } from "node:crypto";
 import { accountRows, entryClassRows } from "../store/account-table.js";
-import { type BlockMark, blockDigest, blockRows, toMark } from "../store/block-table.js";
-import type { Row } from "../store/connection/column.js";
+import { type BlockMark, blockDigest, blockRows, type StoredBlock, toMark } from "../store/block-table.js";
+import { type Row, toBytes } from "../store/connection/column.js";
 import type { Connection, Parameter } from "../store/connection/connection.js";
 import { type RowTable, readInOrder, rowText } from "../store/table-rows.js";
 import type { Findings } from "./findings.js";
 
 const blocksPerQuery = 2_000;
 const rowsPerQuery = 10_000;
-
-/** A row of `block`. Rows of releases without digests have null in the last four columns. */
-export interface StoredBlock {
-  readonly height: bigint;
-  readonly timeNs: bigint;
-  readonly streamSequence: bigint;
-  readonly ledgerEntries: number;
-  readonly accountMax: number | null;
-  readonly classMax: number | null;
-  /** One character per byte. */
-  readonly entriesDigest: string | null;
-  readonly digest: string | null;
-}
 
 /** The blocks up to a height, in order, read in batches. */
 export function readBlocks(connection: Connection, to: bigint): AsyncGenerator<StoredBlock[]> {
@@ -126,7 +113,7 @@ export class BlockRows {
 
   async #compare(block: DigestedBlock, before: BlockMark | undefined): Promise<void> {
     const expected = await this.#digest(block, before);
-    if (expected.equals(bytes(block.digest))) return;
+    if (expected.equals(toBytes(block.digest))) return;
     this.#findings.add(
       "block",
       block.height,
@@ -140,7 +127,7 @@ export class BlockRows {
   async #digest(block: Omit<DigestedBlock, "digest">, before: BlockMark | undefined): Promise<Buffer> {
     return blockDigest(
       before ?? this.#root,
-      { ...block, entriesDigest: bytes(block.entriesDigest) },
+      { ...block, entriesDigest: toBytes(block.entriesDigest) },
       await this.#accounts.digest(before?.accountMax ?? 0, block.accountMax),
       await this.#classes.digest(before?.classMax ?? 0, block.classMax),
     );
@@ -166,8 +153,3 @@ export class BlockRows {
 
 /** A block with all its digests. */
 export type DigestedBlock = { readonly [K in keyof StoredBlock]: NonNullable<StoredBlock[K]> };
-
-/** What a column of bytes is read as, as bytes. */
-export function bytes(text: string): Buffer {
-  return Buffer.from(text, "latin1");
-}

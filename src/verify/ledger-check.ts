@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
 import { entryId, firstIdOfBlock, positionBits } from "../domain/block-position.js";
+import type { StoredBlock } from "../store/block-table.js";
 import type { Connection } from "../store/connection/connection.js";
 import { entriesPerText, readEntries, readOldestKept } from "../store/ledger-entry-table.js";
 import type { Accounts } from "./accounts.js";
 import { Balances } from "./balances.js";
-import { type BlockRows, readBlocks, type StoredBlock } from "./block-rows.js";
+import { type BlockRows, readBlocks } from "./block-rows.js";
 import { EntryRows, lowMax, type SplitId, splitId } from "./entry-rows.js";
 import type { Findings } from "./findings.js";
 

@@ -1,7 +1,8 @@
 import { createHash, randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { OperatorError } from "../domain/operator-error.js";
-import { blockRows } from "../store/block-table.js";
+import { blockRows, type StoredBlock } from "../store/block-table.js";
+import { toBytes } from "../store/connection/column.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { Database } from "../store/database.js";
 import { retentionRows } from "../store/ledger-entry-table.js";
@@ -9,7 +10,7 @@ import { beatTurn, endTurn, type LoaderTurn, readProgress, readTurn, takeTurn } 
 import { digestedTables, type RowSum, renewedStart, renewTableDigests, sumOf } from "../store/table-digest-table.js";
 import { readRows, writeRows } from "../store/table-rows.js";
 import { Accounts } from "./accounts.js";
-import { BlockRows, bytes, type DigestedBlock, type StoredBlock } from "./block-rows.js";
+import { BlockRows, type DigestedBlock } from "./block-rows.js";
 import { Findings } from "./findings.js";
 import { renewPast } from "./history-check.js";
 import { LedgerCheck, type LedgerProgress, type RenewDigests } from "./ledger-check.js";
@@ -146,8 +147,8 @@ class DigestRenewal implements RenewDigests {
   async write(): Promise<void> {
     const rows = this.#pending.map((block) => ({
       ...block,
-      entriesDigest: bytes(block.entriesDigest),
-      digest: bytes(block.digest),
+      entriesDigest: toBytes(block.entriesDigest),
+      digest: toBytes(block.digest),
     }));
     await this.inTurn((connection) => writeRows(connection, blockRows, rows));
     this.#pending = [];

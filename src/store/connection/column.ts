@@ -29,6 +29,11 @@ export function asText(sql: string): string {
   return `CAST(${sql} AS CHAR CHARACTER SET ascii)`;
 }
 
+/** The bytes of a column that is read as text of one character per byte. */
+export function toBytes(text: string): Buffer {
+  return Buffer.from(text, "latin1");
+}
+
 /**
  * The driver's hook for each value. It needs `supportBigNumbers` and `bigNumberStrings`, with which the driver returns
  * a BIGINT as text.
