@@ -18,8 +18,9 @@ export interface BundleRow {
   /** Lower case. */
   readonly oldSigner: string;
   readonly nonce: string;
-  /** The time of the event itself. */
+  /** The event's own time, in Unix nanoseconds. */
   readonly timeNs: bigint;
+  /** Decimal text, as the event gave it. */
   readonly epochSeq: string;
 }
 
@@ -58,21 +59,14 @@ export interface BundleFilter {
   readonly epochSeq: bigint | undefined;
 }
 
+/** What is read of a bundle. */
+type BundleColumns = Omit<BundleRow, "nodeId">;
+
 /** A bundle with all its signatures. */
-export interface SignerRemovedBundle {
-  readonly signatureId: string;
-  readonly oldSigner: string;
-  readonly submitter: string;
-  readonly nonce: string;
-  /** The event's own time, in Unix nanoseconds. */
-  readonly timeNs: bigint;
-  /** Decimal text, as the event gave it. */
-  readonly epochSeq: string;
+export interface SignerRemovedBundle extends BundleColumns {
   /** In hexadecimal, sorted, without duplicates. */
   readonly signatures: readonly string[];
 }
-
-type BundleColumns = Omit<SignerRemovedBundle, "signatures">;
 
 /** The place of the store, or a bundle: the other columns are null. */
 type BundleRead = { readonly [K in keyof BundleColumns]: BundleColumns[K] | null } & { readonly place: string | null };
