@@ -355,7 +355,8 @@ class Loader {
   #transact(batch: WholeBatch, isRetry: boolean): Promise<Progress> {
     return this.writer.transaction(async (connection) => {
       const reached = isRetry ? await lockProgress(connection) : undefined;
-      if (reached !== undefined && isSamePlace(reached, batch.reached)) {
+      const { chainId, streamSequence } = batch.reached;
+      if (reached?.chainId === chainId && reached.streamSequence === streamSequence) {
         await this.#checkOurs(connection, batch);
         return reached;
       }
@@ -419,10 +420,6 @@ function retryOptions({ log, signal, outageMsMax: givenMs, status }: LoadOptions
 /** Nanoseconds before the newest block; undefined: no limit. */
 function limitNs(keep: LoadOptions["keepBooks"]): bigint | undefined {
   return typeof keep === "bigint" ? keep : undefined;
-}
-
-function isSamePlace(a: Omit<Progress, "prunedSequence">, b: Omit<Progress, "prunedSequence">): boolean {
-  return a.chainId === b.chainId && a.streamSequence === b.streamSequence;
 }
 
 /** Whether a promise settles in time. If it fails later, nobody need be waiting for it. */

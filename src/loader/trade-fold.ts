@@ -1,4 +1,4 @@
-import { entriesPerBlockMax, entryId, firstIdOfBlock } from "../domain/block-position.js";
+import { entriesPerBlockMax, entryId, firstIdOfBlock, positionBits } from "../domain/block-position.js";
 import { addToCandle, type Candle, type CandleTrade, candleIntervals } from "../domain/candle.js";
 import { candleRows, readNewestCandles } from "../store/candle-table.js";
 import type { Connection } from "../store/connection/connection.js";
@@ -118,7 +118,7 @@ async function readLostTrades(connection: Connection, after: bigint): Promise<Pa
   const [lowest] = await connection.query<{ id: bigint | null }>("SELECT MIN(id) AS id FROM trade WHERE id >= ?", [
     entryId(before?.height ?? 0n, firstCarriedPosition),
   ]);
-  const next = new Map<bigint, bigint>(lowest?.id == null ? [] : [[lowest.id >> 24n, lowest.id]]);
+  const next = new Map<bigint, bigint>(lowest?.id == null ? [] : [[lowest.id >> positionBits, lowest.id]]);
   return trades.map((trade) => {
     const height = heightOf.get(trade.marketId) ?? before?.height ?? 0n;
     const id = (next.get(height) ?? firstIdOfBlock(height + 1n)) - 1n;

@@ -120,21 +120,21 @@ export async function advanceProgress(
   { loaderId, newestDigest, keepsPast }: ProgressWriter,
 ): Promise<void> {
   const values = [after.chainId, after.streamSequence, after.height, after.timeNs];
-  const past = keepsPast ? [after.streamSequence] : [];
+  const past = keepsPast ? after.streamSequence : null;
   const { affectedRows } =
     before === undefined
       ? await connection.run(
           `INSERT IGNORE INTO progress
-             (id, chain_id, stream_sequence, height, block_time_ns, pruned_sequence, store_id, loader_id${keepsPast ? ", history_sequence" : ""})
-           VALUES (1, ?, ?, ?, ?, 0, ?, ?${keepsPast ? ", ?" : ""})`,
-          [...values, newStoreId(), loaderId, ...past],
+             (id, chain_id, stream_sequence, height, block_time_ns, pruned_sequence, store_id, loader_id, history_sequence)
+           VALUES (1, ?, ?, ?, ?, 0, ?, ?, COALESCE(?, 0))`,
+          [...values, newStoreId(), loaderId, past],
         )
       : await connection.run(
           `UPDATE progress SET chain_id = ?, stream_sequence = ?, height = ?, block_time_ns = ?,
-             loader_id = ?, loader_beat = loader_beat + 1${keepsPast ? ", history_sequence = ?" : ""}
+             loader_id = ?, loader_beat = loader_beat + 1, history_sequence = COALESCE(?, history_sequence)
            WHERE id = 1 AND chain_id = ? AND stream_sequence = ?
              AND (SELECT digest FROM block WHERE height = ?) <=> ?`,
-          [...values, loaderId, ...past, before.chainId, before.streamSequence, before.height, newestDigest ?? null],
+          [...values, loaderId, past, before.chainId, before.streamSequence, before.height, newestDigest ?? null],
         );
   if (affectedRows === 1) return;
   const found = await readProgress(connection);
@@ -159,6 +159,6 @@ export async function nameStore(connection: Connection): Promise<void> {
 
 /** Reads and locks the progress until the transaction ends. Call it before any other read in the transaction. */
 export async function lockProgress(connection: Connection): Promise<StoreProgress | undefined> {
-  await connection.query("SELECT id FROM progress WHERE id = 1 FOR UPDATE");
-  return readProgress(connection);
+  const [row] = await connection.query<StoreProgress>(`${progressSql} FOR UPDATE`);
+  return row;
 }
