@@ -147,22 +147,9 @@ class Queue {
 
 async function ours(blocks: SimulatedBlocks): Promise<FanOut> {
   const driven = new Driven(blocks);
-  const live: Live = {
-    ready: true,
+  const live: Pick<Live, "state" | "observe"> = {
     state: () => driven.state,
-    newestBlock: () => driven.state.progress,
-    blockAgeSeconds: () => 0,
-    status: () => ({}),
     observe: (_ids, options) => driven.hub.open(undefined, options),
-    observeData: () => {
-      throw new Error("it is not served");
-    },
-    openFeed: () => {
-      throw new Error("it is not served");
-    },
-    onReadiness: () => {},
-    drain: () => {},
-    stop: async () => {},
   };
   const server = await startServer({
     api: [observeMarketsDepthUpdates({ live, history: { resume: async () => undefined } })],
@@ -170,7 +157,7 @@ async function ours(blocks: SimulatedBlocks): Promise<FanOut> {
     log: pino({ level: "warn" }, process.stderr),
     metrics: createMetrics(),
     readiness: () => "ready",
-    staleness: () => live.blockAgeSeconds(),
+    staleness: () => 0,
     limits: { streamsPerAddressMax: 0 },
   });
   return {

@@ -14,7 +14,7 @@ import { lastEventId } from "./last-event-id.js";
  * events goes on where its connection broke. See docs/depth-stream.md.
  */
 export function observeMarketsDepthUpdates(options: {
-  readonly live: Live;
+  readonly live: Pick<Live, "state" | "observe">;
   readonly history: Pick<History, "resume">;
 }): StreamMethod {
   const { live, history } = options;

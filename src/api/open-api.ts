@@ -5,7 +5,7 @@ import { clientFailure } from "../encoding/status.js";
 import { History } from "../history/history.js";
 import { LedgerReader } from "../ledger/ledger-reader.js";
 import type { LiveLimits } from "../live/limits.js";
-import { draining, type Live, startLive } from "../live/live.js";
+import { draining, Live } from "../live/live.js";
 import { type Database, openDatabase } from "../store/database.js";
 import { followPastFigures } from "../store/history-table.js";
 import { hasSchema } from "../store/migrate.js";
@@ -39,7 +39,7 @@ export async function openApi(options: {
   });
   await checkSchema(database);
   database.queue.register(metrics);
-  const live = await startLive({ database, log, metrics, limits });
+  const live = await Live.start({ database, log, metrics, limits });
   const ledger = new LedgerReader(database, { log });
   ledger.counts.register(metrics);
   warmLedger(live, ledger);

@@ -7,7 +7,7 @@ import type { Tail } from "./tail.js";
 
 /** What the metrics read. */
 export interface Measured {
-  readonly newest: LiveState | undefined;
+  newest(): LiveState | undefined;
   /** Of depth streams, since the start. */
   readonly depthTotals: DepthTotals;
   depthCounts(): ReaderCounts;
@@ -32,15 +32,15 @@ export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail
   const gauge = (name: string, help: string, value: () => number, aggregator: "sum" | "max" = "max") =>
     addGauge(metrics, name, help, value, { aggregator });
   gauge("marketd_block_height", "Height of the newest block read, 0 before the first.", () =>
-    Number(live.newest?.progress.height ?? 0n),
+    Number(live.newest()?.progress.height ?? 0n),
   );
   gauge("marketd_stream_sequence", "Stream sequence number of the last event read.", () =>
-    Number(live.newest?.progress.streamSequence ?? 0n),
+    Number(live.newest()?.progress.streamSequence ?? 0n),
   );
   gauge(
     "marketd_block_age_seconds",
     "How old the newest block read is, by this machine's clock.",
-    () => blockAgeSeconds(live.newest) ?? 0,
+    () => blockAgeSeconds(live.newest()) ?? 0,
   );
   gauge(
     "marketd_database_silence_seconds",
@@ -50,7 +50,7 @@ export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail
   gauge(
     "marketd_markets_stale",
     "Venues' markets whose books are not right before their next snapshot.",
-    () => live.newest?.counts.staleMarkets ?? 0,
+    () => live.newest()?.counts.staleMarkets ?? 0,
   );
   gauge("marketd_depth_stream_subscribers", "Open depth streams.", () => live.depthCounts().subscribers, "sum");
   gauge(

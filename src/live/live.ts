@@ -32,111 +32,80 @@ export interface LiveStatus extends Partial<MarketCounts> {
   readonly databaseSilenceSeconds?: number | undefined;
 }
 
-/** The current state in memory, and the streams of its changes. */
-export interface Live {
-  /** Whether a snapshot was read. It stays true while the database is unreachable. */
-  readonly ready: boolean;
-  /** The newest state. @throws Failure `unavailable` while there is none */
-  state(): LiveState;
-  /** The newest block that was applied; the same object until the next. Undefined before the first. */
-  newestBlock(): BlockHead | undefined;
-  /** The age of the newest block by this machine's clock, in seconds; undefined before the first. */
-  blockAgeSeconds(): number | undefined;
-  status(): LiveStatus;
-  /**
-   * Opens a stream of markets (ids, in which doubles count once); none: all that are not stale, also those announced later.
-   * @throws Failure `unavailable` while not ready or draining; naming a stale market that was asked for, or whose book
-   * the reader may hold from an earlier stream, unless the kind of the stream tells of it; `not_found` naming the first
-   * unknown one
-   */
-  observe(marketIds: readonly string[], options: StreamOptions): Subscriber;
-  /**
-   * Opens a stream of a selection behind a place; see {@link Feeds.open}.
-   * @throws Failure `unavailable` while not ready or draining
-   */
-  openFeed<S extends DescMessage>(
-    key: string,
-    place: bigint,
-    makeSource: (owner: FeedOwner) => FeedSource<S>,
-    clientAddress?: string,
-  ): ResponseStream<S>;
-  /**
-   * Opens a stream of the market data of markets, chosen as in {@link observe}; also of those that are stale.
-   * @throws Failure `unavailable` while not ready or draining, `not_found` naming the first unknown market
-   */
-  observeData(marketIds: readonly string[]): ResponseStream<typeof ObserveMarketsDataResponseSchema>;
-  /** Called with each change of {@link ready}. */
-  onReadiness(listener: (ready: boolean) => void): void;
-  /** Ends every stream with UNAVAILABLE, and refuses new ones. Unary calls continue. */
-  drain(): void;
-  /** Ends everything; resolves when the database is no longer used. */
-  stop(): Promise<void>;
-}
-
-/**
- * Starts to follow a database. Resolves after the first attempt to read it. If that failed, or the database is empty,
- * the state becomes ready by itself later.
- */
-export async function startLive(options: {
+/** What a process follows, and with what. */
+export interface LiveOptions {
   readonly database: Database;
   readonly log: Log;
   readonly metrics: Metrics;
   readonly limits?: Partial<LiveLimits>;
-}): Promise<Live> {
-  const limits = { ...liveLimits, ...options.limits };
-  const live = new FollowedLive(limits, options.log);
-  const tail = new Tail({ database: options.database, limits, log: options.log, listener: live });
-  live.tail = tail;
-  registerLiveMetrics(options.metrics, live, tail);
-  await tail.start();
-  return live;
-}
-
-/** UNAVAILABLE, before the first snapshot. */
-export function notReady(): Failure {
-  return unavailable("the service has nothing to answer from yet; try again", "NOT_READY", liveRetryAfterMs);
 }
 
 const noReaders: ReaderCounts = { subscribers: 0, lagging: 0 };
 
-class FollowedLive implements Live {
-  tail: Tail | undefined;
+/** The current state in memory, and the streams of its changes. */
+export class Live {
+  readonly #limits: LiveLimits;
+  readonly #log: Log;
+  readonly #tail: Tail;
   readonly #listeners: ((ready: boolean) => void)[] = [];
-  #state: LiveState | undefined;
-  #hub: Hub | undefined;
-  #feeds: Feeds | undefined;
-  readonly depthTotals = { messages: 0 };
-  readonly feedTotals: Readonly<Record<FeedKind, FeedTotals>> = {
+  readonly #depthTotals = { messages: 0 };
+  readonly #feedTotals: Readonly<Record<FeedKind, FeedTotals>> = {
     market_data: { messages: 0, endedBehind: 0 },
     trades: { messages: 0, endedBehind: 0 },
     candles: { messages: 0, endedBehind: 0 },
   };
+  #state: LiveState | undefined;
+  /** Of the state; undefined while there is none, and once the streams are drained. */
+  #streams: { readonly hub: Hub; readonly feeds: Feeds } | undefined;
   #draining = false;
   /** Whether it was said that the database is empty. */
   #isEmpty = false;
 
-  constructor(
-    private readonly limits: LiveLimits,
-    private readonly log: Log,
-  ) {}
+  private constructor({ database, log, metrics, limits }: LiveOptions) {
+    this.#limits = { ...liveLimits, ...limits };
+    this.#log = log;
+    const listener = {
+      onChanges: (changes: Changes, afresh: boolean) => this.#onChanges(changes, afresh),
+      onEmpty: () => this.#onEmpty(),
+    };
+    this.#tail = new Tail({ database, limits: this.#limits, log, listener });
+    const measured = {
+      newest: () => this.#state,
+      depthTotals: this.#depthTotals,
+      depthCounts: () => this.#streams?.hub.counts() ?? noReaders,
+      feedTotals: this.#feedTotals,
+      feedCounts: (kind: FeedKind) => this.#streams?.feeds.counts(kind) ?? noReaders,
+    };
+    registerLiveMetrics(metrics, measured, this.#tail);
+  }
 
+  /**
+   * Starts to follow a database. Resolves after the first attempt to read it. If that failed, or the database is empty,
+   * the state becomes ready by itself later.
+   */
+  static async start(options: LiveOptions): Promise<Live> {
+    const live = new Live(options);
+    await live.#tail.start();
+    return live;
+  }
+
+  /** Whether a snapshot was read. It stays true while the database is unreachable. */
   get ready(): boolean {
     return this.#state !== undefined;
   }
 
-  get newest(): LiveState | undefined {
-    return this.#state;
-  }
-
+  /** The newest state. @throws Failure `unavailable` while there is none */
   state(): LiveState {
     if (this.#state === undefined) throw notReady();
     return this.#state;
   }
 
+  /** The newest block that was applied; the same object until the next. Undefined before the first. */
   newestBlock(): BlockHead | undefined {
     return this.#state?.progress;
   }
 
+  /** The age of the newest block by this machine's clock, in seconds; undefined before the first. */
   blockAgeSeconds(): number | undefined {
     return blockAgeSeconds(this.#state);
   }
@@ -149,35 +118,50 @@ class FollowedLive implements Live {
       blockAgeSeconds: toMilliseconds(this.blockAgeSeconds()),
       streamSequence: progress && String(progress.streamSequence),
       ...this.#state?.counts,
-      databaseSilenceSeconds: toMilliseconds(this.tail && databaseSilenceSeconds(this.tail)),
+      databaseSilenceSeconds: toMilliseconds(databaseSilenceSeconds(this.#tail)),
     };
   }
 
+  /**
+   * Opens a stream of markets (ids, in which doubles count once); none: all that are not stale, also those announced later.
+   * @throws Failure `unavailable` while not ready or draining; naming a stale market that was asked for, or whose book
+   * the reader may hold from an earlier stream, unless the kind of the stream tells of it; `not_found` naming the first
+   * unknown one
+   */
   observe(marketIds: readonly string[], options: StreamOptions): Subscriber {
     const state = this.state();
-    if (this.#draining || this.#hub === undefined) throw draining();
+    if (this.#streams === undefined) throw draining();
+    const { hub } = this.#streams;
     const tellsStatus = options.kind?.tellsStatus === true;
     if (marketIds.length === 0) {
       const stale = tellsStatus
         ? undefined
         : state.announced.find((market) => market.stale && mayHold(market, options));
       if (stale !== undefined) throw bookStale(stale.id);
-      return this.#hub.open(undefined, options);
+      return hub.open(undefined, options);
     }
     const markets = [...new Set(marketIds)].map((id) =>
       tellsStatus ? state.requireMarket(id) : state.requireBook(id),
     );
-    return this.#hub.open(markets, options);
+    return hub.open(markets, options);
   }
 
+  /**
+   * Opens a stream of the market data of markets, chosen as in {@link observe}; also of those that are stale.
+   * @throws Failure `unavailable` while not ready or draining, `not_found` naming the first unknown market
+   */
   observeData(marketIds: readonly string[]): ResponseStream<typeof ObserveMarketsDataResponseSchema> {
     const state = this.state();
     const ids = [...new Set(marketIds)].sort();
     const markets = ids.length === 0 ? undefined : ids.map((id) => state.requireMarket(id));
-    const makeSource = () => new MarketDataFeed(state, markets, this.limits.messageBytesMax);
+    const makeSource = () => new MarketDataFeed(state, markets, this.#limits.messageBytesMax);
     return this.openFeed(`data ${JSON.stringify(ids)}`, -1n, makeSource);
   }
 
+  /**
+   * Opens a stream of a selection behind a place; see {@link Feeds.open}.
+   * @throws Failure `unavailable` while not ready or draining
+   */
   openFeed<S extends DescMessage>(
     key: string,
     place: bigint,
@@ -185,64 +169,54 @@ class FollowedLive implements Live {
     clientAddress?: string,
   ): ResponseStream<S> {
     this.state();
-    if (this.#draining || this.#feeds === undefined) throw draining();
-    return this.#feeds.open(key, place, makeSource, clientAddress);
+    if (this.#streams === undefined) throw draining();
+    return this.#streams.feeds.open(key, place, makeSource, clientAddress);
   }
 
-  depthCounts(): ReaderCounts {
-    return this.#hub?.counts() ?? noReaders;
-  }
-
-  feedCounts(kind: FeedKind): ReaderCounts {
-    return this.#feeds?.counts(kind) ?? noReaders;
-  }
-
+  /** Called with each change of {@link ready}. */
   onReadiness(listener: (ready: boolean) => void): void {
     this.#listeners.push(listener);
   }
 
-  drain(): void {
+  /** Ends every stream with UNAVAILABLE, and refuses new ones. Resolves when the database is no longer used. */
+  async stop(): Promise<void> {
     this.#draining = true;
     this.#endStreams(draining());
+    await this.#tail.stop();
   }
 
-  async stop(): Promise<void> {
-    this.drain();
-    await this.tail?.stop();
-  }
-
-  async onChanges(changes: Changes, afresh: boolean): Promise<void> {
+  async #onChanges(changes: Changes, afresh: boolean): Promise<void> {
     if (this.#state !== undefined && !afresh) {
       const change = this.#state.apply(changes, await this.#state.prepare(changes));
-      this.#hub?.publish(change);
-      this.#feeds?.publish();
+      this.#streams?.hub.publish(change);
+      this.#streams?.feeds.publish();
       for (const market of change.turned) this.#logTurned(market);
       return;
     }
-    const state = await LiveState.create(changes, this.limits);
+    const state = await LiveState.create(changes, this.#limits);
     this.#forget();
     this.#isEmpty = false;
     if (!this.#draining) {
-      this.#hub = new Hub(state, this.limits, this.log, this.depthTotals);
-      this.#feeds = new Feeds(this.limits, this.log, this.feedTotals);
+      const hub = new Hub(state, this.#limits, this.#log, this.#depthTotals);
+      this.#streams = { hub, feeds: new Feeds(this.#limits, this.#log, this.#feedTotals) };
     }
     this.#state = state;
     const { chainId, height } = changes.progress;
-    this.log.info({ chain: chainId, height: String(height), markets: state.announced.length }, "read the state");
+    this.#log.info({ chain: chainId, height: String(height), markets: state.announced.length }, "read the state");
     for (const market of state.announced) if (market.stale) this.#logTurned(market);
     for (const listener of this.#listeners) listener(true);
   }
 
   #logTurned({ id, stale }: LiveMarket): void {
-    if (stale) this.log.warn({ market: id }, "market is stale: it has no depth before its venue's next snapshot");
-    else this.log.info({ market: id }, "market is no longer stale");
+    if (stale) this.#log.warn({ market: id }, "market is stale: it has no depth before its venue's next snapshot");
+    else this.#log.info({ market: id }, "market is no longer stale");
   }
 
-  onEmpty(): void {
+  #onEmpty(): void {
     if (this.#isEmpty) return;
     this.#isEmpty = true;
     const isNew = this.#state === undefined;
-    this.log.warn(`the database has no block ${isNew ? "yet" : "any more"}; waiting for marketd load`);
+    this.#log.warn(`the database has no block ${isNew ? "yet" : "any more"}; waiting for marketd load`);
     this.#forget();
   }
 
@@ -255,12 +229,16 @@ class FollowedLive implements Live {
   }
 
   #endStreams(failure: Failure): void {
-    const [hub, feeds] = [this.#hub, this.#feeds];
-    this.#hub = undefined;
-    this.#feeds = undefined;
-    feeds?.end(failure);
-    hub?.end(failure);
+    const streams = this.#streams;
+    this.#streams = undefined;
+    streams?.feeds.end(failure);
+    streams?.hub.end(failure);
   }
+}
+
+/** UNAVAILABLE, before the first snapshot. */
+function notReady(): Failure {
+  return unavailable("the service has nothing to answer from yet; try again", "NOT_READY", liveRetryAfterMs);
 }
 
 /** Whether a reader may hold a book of a stale market from an earlier stream. */

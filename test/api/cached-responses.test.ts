@@ -8,7 +8,7 @@ import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
 import { clientFailure } from "../../src/encoding/status.js";
 import { History } from "../../src/history/history.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
-import { type Live, startLive } from "../../src/live/live.js";
+import { Live } from "../../src/live/live.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { MarketFixture } from "../live/market-fixture.js";
@@ -32,7 +32,7 @@ function serve(on: Live): Api {
 
 async function follow(): Promise<Live> {
   const limits = { pollIntervalMs: 2, depthResponsesMax: 3, listResponsesMax: 3 };
-  return await startLive({ database: fixture.database, log: createLog("silent"), metrics: createMetrics(), limits });
+  return await Live.start({ database: fixture.database, log: createLog("silent"), metrics: createMetrics(), limits });
 }
 
 beforeAll(async () => {
@@ -243,7 +243,7 @@ describe("refusals", () => {
   test("nothing is answered before something was read", async () => {
     const empty = await MarketFixture.create();
     const limits = { pollIntervalMs: 2 };
-    const loading = await startLive({
+    const loading = await Live.start({
       database: empty.database,
       log: createLog("silent"),
       metrics: createMetrics(),

@@ -11,7 +11,7 @@ import { MarketCursor, type PastEvent } from "../../src/history/market-cursor.js
 import { withoutBooks } from "../../src/history/place.js";
 import { PublishedNumbers } from "../../src/history/published-at.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
-import { draining, type Live, startLive } from "../../src/live/live.js";
+import { draining, Live } from "../../src/live/live.js";
 import { Reader } from "../../src/store/connection/lease.js";
 import { readBegin, readOldestBegins, readOldestBooks } from "../../src/store/history-reads.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -75,7 +75,7 @@ beforeAll(async () => {
   await past.add({ announce: ["a"] });
   await change(40);
   const { database } = past.fixture;
-  live = await startLive({
+  live = await Live.start({
     database,
     log,
     metrics: createMetrics(),
@@ -179,7 +179,7 @@ test("numbers of which there is no time to read are not known, so that their boo
 /** A service that has read the store, and reads it anew when `replace` is called. */
 async function startReplaced() {
   const { database } = past.fixture;
-  const startOne = () => startLive({ database, log, metrics: createMetrics(), limits: { pollIntervalMs: 2 } });
+  const startOne = () => Live.start({ database, log, metrics: createMetrics(), limits: { pollIntervalMs: 2 } });
   const [before, after] = [await startOne(), await startOne()];
   let current = before;
   const replaced = new Proxy(before, {

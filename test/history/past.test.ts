@@ -14,7 +14,7 @@ import { clientFailure } from "../../src/encoding/status.js";
 import { History } from "../../src/history/history.js";
 import { pastLimits } from "../../src/history/past.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
-import { type Live, startLive } from "../../src/live/live.js";
+import { Live } from "../../src/live/live.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { bookText, type LevelChange } from "../live/model-network.js";
@@ -32,7 +32,7 @@ let live: Live;
 let api: Api;
 
 function start(database = past.fixture.database): Promise<Live> {
-  return startLive({ database, log, metrics: createMetrics(), limits: { pollIntervalMs: 2, heartbeatMs: 60_000 } });
+  return Live.start({ database, log, metrics: createMetrics(), limits: { pollIntervalMs: 2, heartbeatMs: 60_000 } });
 }
 
 function serve(on: Live, history = historyOf(on)): Api {

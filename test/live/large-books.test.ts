@@ -13,7 +13,7 @@ import { encodeJson } from "../../src/encoding/json-encoder.js";
 import { clientFailure } from "../../src/encoding/status.js";
 import { History } from "../../src/history/history.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
-import { type Live, startLive } from "../../src/live/live.js";
+import { Live } from "../../src/live/live.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
@@ -79,7 +79,7 @@ beforeAll(async () => {
   database = openDatabase(url);
   await loadRecording(url, recording.bytes());
   const limits = { pollIntervalMs: 2, depthResponsesBytesMax: 1 << 24 };
-  live = await startLive({ database, log: createLog("silent"), metrics: createMetrics(), limits });
+  live = await Live.start({ database, log: createLog("silent"), metrics: createMetrics(), limits });
   await loaded();
 }, 120_000);
 

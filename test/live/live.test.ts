@@ -4,7 +4,7 @@ import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { parseResumeToken } from "../../src/domain/resume-token.js";
 import type { LiveLimits } from "../../src/live/limits.js";
-import { type Live, startLive } from "../../src/live/live.js";
+import { Live } from "../../src/live/live.js";
 import { openDatabase } from "../../src/store/database.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
@@ -29,7 +29,7 @@ afterEach(async () => {
 afterAll(() => fixture.drop());
 
 async function start(limits: Partial<LiveLimits> = {}, database = fixture.database): Promise<Live> {
-  const live = await startLive({ database, log, metrics: createMetrics(), limits: { ...quick, ...limits } });
+  const live = await Live.start({ database, log, metrics: createMetrics(), limits: { ...quick, ...limits } });
   stops.push(() => live.stop());
   return live;
 }
@@ -208,7 +208,7 @@ test("a table that cannot be read is told in one line, without a stack, and foll
   const database = fixture.database;
   const run = (sql: string) => database.withConnection((connection) => connection.run(sql));
   await run("ALTER TABLE progress RENAME COLUMN stream_sequence TO stream_sequence_of_tomorrow");
-  const live = await startLive({ database, log: logged, metrics: createMetrics(), limits: quick });
+  const live = await Live.start({ database, log: logged, metrics: createMetrics(), limits: quick });
   stops.push(() => live.stop());
   expect(lines.map((line) => (JSON.parse(line) as { msg: string }).msg)).toEqual([
     expect.stringMatching(
@@ -309,16 +309,17 @@ test("a stream of no market yet begins with an empty message", async () => {
   expect(stream.take()).toEqual([]);
 });
 
-test("draining ends every stream with UNAVAILABLE and refuses new ones; answers go on", async () => {
+test("stopping ends every stream with UNAVAILABLE and refuses new ones; answers go on", async () => {
   await fixture.add({ announce: ["a"] });
   const live = await start();
   const reader = read(live);
-  live.drain();
+  const stopped = live.stop();
   expect(reader.calls).toBe(1);
   expect(reader.stream.failure).toMatchObject({ code: "unavailable", reason: "DRAINING", retryAfterMs: 1000 });
   expect(reader.take()).toBe(0);
   expect(() => live.observe([], { clientAddress: "client" })).toThrow("the service is shutting down; call again");
   expect(live.state().requireMarket("a").market).toBeDefined();
+  await stopped;
 });
 
 test("a message holds as many markets as fit into its limit, and at least one", async () => {
@@ -386,10 +387,11 @@ test("ending many readers lets other work pass, and one that fails ends no other
     }
   };
   setImmediate(count);
-  live.drain();
+  const stopped = live.stop();
   expect(streams.map(({ ended, failure }) => [ended, failure?.reason])).toEqual(streams.map(() => [true, "DRAINING"]));
   await expect.poll(() => told).toEqual(streams.map((_, i) => i));
   expect(turns).toBeGreaterThan(5);
+  await stopped;
 });
 
 /** A way to the database that can be cut. */

@@ -152,13 +152,14 @@ test("data of a market that is announced later is sent with the announcement, an
   await caller.opened.close();
 });
 
-test("an unknown market is refused, and draining ends a stream", async () => {
+test("an unknown market is refused, and stopping ends a stream", async () => {
   await expect(api.stream("ObserveMarketsData", { marketIds: ["nowhere"] })).rejects.toMatchObject({
     code: "not_found",
     reason: "MARKET_UNKNOWN",
   });
   const stream = await api.stream("ObserveMarketsData", {});
-  api.opened.live.drain();
+  const stopped = api.opened.live.stop();
   expect(stream.failure).toMatchObject({ code: "unavailable", reason: "DRAINING" });
   expect([stream.ended, stream.take()]).toEqual([true, []]);
+  await stopped;
 });

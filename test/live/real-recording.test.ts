@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { DepthBook } from "../../src/domain/depth-book.js";
-import { type Live, startLive } from "../../src/live/live.js";
+import { Live } from "../../src/live/live.js";
 import type { Subscriber } from "../../src/live/subscriber.js";
 import { load } from "../../src/loader/load.js";
 import { fileSource } from "../../src/loader/source.js";
@@ -44,7 +44,7 @@ describe.skipIf(path === "")("the recording of a real network, followed as it is
   beforeAll(async () => {
     await migrate(url, log);
     database = openDatabase(url);
-    live = await startLive({ database, log, metrics: createMetrics(), limits: { pollIntervalMs: 1 } });
+    live = await Live.start({ database, log, metrics: createMetrics(), limits: { pollIntervalMs: 1 } });
   });
 
   afterAll(async () => {
