@@ -7,6 +7,6 @@ import type { Live } from "../live/live.js";
 export function getMarket(options: { readonly live: Live }): UnaryMethod {
   return unary(TradingDataService.method.getMarket, (request: GetMarketRequest) => {
     const marketId = requireIdentifier("market_id", request.marketId);
-    return options.live.state().requireMarket(marketId).market;
+    return options.live.state().requireMarket(marketId).definition.response;
   });
 }

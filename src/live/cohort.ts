@@ -212,7 +212,7 @@ export class Subscription {
     for (const market of candidates) {
       const before = published.get(market);
       // Nobody follows a market before it is announced, or while it is stale.
-      if (before === undefined || market.market === undefined || market.stale) continue;
+      if (before === undefined || market.definition === undefined || market.stale) continue;
       if (markets === undefined || markets.has(market)) concerned.set(market, before);
     }
     if (markets === undefined) for (const market of shown) concerned.set(market, undefined);

@@ -42,6 +42,9 @@ const dataEnvelope = { schema: GetLatestMarketDataResponseSchema, open: '{"marke
 
 /** A market's definition in memory. */
 export interface MarketDefinition extends Listed {
+  readonly response: EncodedResponse<typeof GetMarketResponseSchema>;
+  /** The scales of its prices and sizes. */
+  readonly decimals: MarketDecimals;
   /** Whether nobody will trade there any more: it is settled or closed. */
   readonly isOver: boolean;
 }
@@ -62,7 +65,6 @@ export interface LiveMarketData {
  */
 export class LiveMarket {
   readonly book: TrackedBook;
-  #market: EncodedResponse<typeof GetMarketResponseSchema> | undefined;
   #definition: MarketDefinition | undefined;
   #data: LiveMarketData | undefined;
   #announcedSequence = 0n;
@@ -72,7 +74,6 @@ export class LiveMarket {
   #depthChanged = 0n;
   #published: Published = { mark: 0, sequenceNumber: 0n };
   #stale = false;
-  #decimals: MarketDecimals | undefined;
   readonly #depthResponses = new Map<number, DepthResponse>();
   /** The whole book, if it is large and was asked for. */
   #encodedLevels: EncodedLevels | undefined;
@@ -87,24 +88,14 @@ export class LiveMarket {
     this.book = new TrackedBook(limits);
   }
 
-  /** The GetMarket response; undefined until the network announced the market. */
-  get market(): EncodedResponse<typeof GetMarketResponseSchema> | undefined {
-    return this.#market;
-  }
-
   /** The market as the network last announced it; undefined until it did. */
   get definition(): MarketDefinition | undefined {
     return this.#definition;
   }
 
-  /** The scales of its prices and sizes; undefined until the network announced the market. */
-  get decimals(): MarketDecimals | undefined {
-    return this.#decimals;
-  }
-
   /** Stream sequence number of the block from which on {@link data} is shown; 0 while it is not. */
   get dataShownSequence(): bigint {
-    if (this.#data === undefined || this.#market === undefined) return 0n;
+    if (this.#data === undefined || this.#definition === undefined) return 0n;
     const { changedSequence } = this.#data;
     const wasAnnouncedLater = this.#announcedSequence > changedSequence;
     return wasAnnouncedLater ? this.#announcedSequence : changedSequence;
@@ -140,15 +131,19 @@ export class LiveMarket {
    * @returns whether the market's prices or sizes have other decimals than before. Depth responses get another version
    * with each definition, because it says what their numbers mean.
    */
-  setMarket(row: KeptWhole): boolean {
-    const before = this.#decimals;
-    const { body, changedSequence } = row;
-    if (this.#market === undefined) this.#announcedSequence = changedSequence;
+  setMarket({ body, changedSequence }: KeptWhole): boolean {
+    const before = this.#definition?.decimals;
+    if (before === undefined) this.#announcedSequence = changedSequence;
     const { decimalPlaces, positionDecimalPlaces, state } = fromBinary(MarketSchema, body);
-    this.#decimals = { decimalPlaces, positionDecimalPlaces };
     const segment = Segment.ofBinary(MarketSchema, body);
-    this.#definition = { id: this.id, changedSequence, segment, isOver: overStates.has(state) };
-    this.#market = new SegmentResponse(marketEnvelope, [segment], `${this.chainVersion}-${changedSequence}`);
+    this.#definition = {
+      id: this.id,
+      changedSequence,
+      segment,
+      response: new SegmentResponse(marketEnvelope, [segment], `${this.chainVersion}-${changedSequence}`),
+      decimals: { decimalPlaces, positionDecimalPlaces },
+      isOver: overStates.has(state),
+    };
     this.#touchDepth(changedSequence);
     return (
       before !== undefined &&

@@ -21,7 +21,7 @@ import type { StoreProgress } from "../store/progress-table.js";
 import { CacheBudget } from "./cache-budget.js";
 import { IdList, type Listed, ResponseCache, versionOf } from "./id-list.js";
 import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
-import { LiveMarket, type LiveMarketData, type Published } from "./live-market.js";
+import { LiveMarket, type LiveMarketData, type MarketDefinition, type Published } from "./live-market.js";
 import { Segment, SegmentResponse } from "./segment-response.js";
 import { type HeldMarkets, SnapshotLog } from "./snapshot-log.js";
 import { marksOf, type SnapshotMarks } from "./snapshot-marks.js";
@@ -86,8 +86,8 @@ export interface PreparedLevels {
 /** Rows between two yields while a snapshot is prepared: less than a millisecond. */
 const rowsYields = 4_096;
 
-/** A market whose response is available. */
-export type AnnouncedMarket = LiveMarket & { readonly market: NonNullable<LiveMarket["market"]> };
+/** A market that the network announced. */
+export type AnnouncedMarket = LiveMarket & { readonly definition: MarketDefinition };
 
 /**
  * All markets of one chain in memory, as of the newest snapshot. A snapshot is applied as a whole, between two
@@ -205,7 +205,7 @@ export class LiveState {
     const redefined: LiveMarket[] = [];
     for (const row of changes.markets) {
       const market = this.#marketOf(row.marketId);
-      if (market.market === undefined) announced.push(market);
+      if (market.definition === undefined) announced.push(market);
       if (market.setMarket(row)) redefined.push(market);
       this.marketList.changed(row.changedSequence);
     }
@@ -219,7 +219,7 @@ export class LiveState {
       this.#announced = [...this.#announced, ...announced].sort((a, b) => (a.id < b.id ? -1 : 1));
     }
     const isNew = new Set(announced);
-    const known = turned.filter((market) => market.market !== undefined && !isNew.has(market));
+    const known = turned.filter((market) => market.definition !== undefined && !isNew.has(market));
     const shown = [...announced, ...known].filter((market) => !market.stale);
     const stale = known.filter((market) => market.stale);
     const whole = [...shown, ...stale, ...redefined].map((market) => [market, undefined] as const);
@@ -320,7 +320,7 @@ function countsOf(announced: readonly LiveMarket[]): MarketCounts {
 }
 
 function isAnnounced(market: LiveMarket): market is AnnouncedMarket {
-  return market.market !== undefined;
+  return market.definition !== undefined;
 }
 
 /** UNAVAILABLE, because a market's book is not right before its venue's next snapshot. */

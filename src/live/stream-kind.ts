@@ -109,6 +109,6 @@ export function statusOf(market: LiveMarket, state: MarketHistoryState): MarketH
   return create(MarketHistoryStatusSchema, {
     marketId: market.id,
     state: market.stale ? State.STALE : state,
-    ...market.decimals,
+    ...market.definition?.decimals,
   });
 }

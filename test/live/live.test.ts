@@ -318,7 +318,7 @@ test("stopping ends every stream with UNAVAILABLE and refuses new ones; answers 
   expect(reader.stream.failure).toMatchObject({ code: "unavailable", reason: "DRAINING", retryAfterMs: 1000 });
   expect(reader.take()).toBe(0);
   expect(() => live.observe([], { clientAddress: "client" })).toThrow("the service is shutting down; call again");
-  expect(live.state().requireMarket("a").market).toBeDefined();
+  expect(live.state().requireMarket("a").definition).toBeDefined();
   await stopped;
 });
 
