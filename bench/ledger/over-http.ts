@@ -1,6 +1,6 @@
 import { Agent, get } from "node:http";
 import { listLedgerEntries } from "../../src/api/list-ledger-entries.js";
-import { encodeEntryCursor } from "../../src/domain/cursor.js";
+import { numberCursors } from "../../src/domain/cursor.js";
 import type { TimeRange } from "../../src/domain/date-range.js";
 import type { PageRequest } from "../../src/domain/page.js";
 import type { LedgerReader } from "../../src/ledger/ledger-reader.js";
@@ -77,7 +77,10 @@ function queryOf(filter: LedgerFilter, time: TimeRange, request: PageRequest<big
   query.append("pagination.newestFirst", String(request.newestFirst));
   query.append(request.backwards ? "pagination.last" : "pagination.first", String(request.size));
   if (request.cursor !== undefined) {
-    query.append(request.backwards ? "pagination.before" : "pagination.after", encodeEntryCursor(request.cursor));
+    query.append(
+      request.backwards ? "pagination.before" : "pagination.after",
+      numberCursors("ledger").encode(request.cursor),
+    );
   }
   return query;
 }

@@ -3,31 +3,33 @@ import {
   ListCandleDataResponseSchema,
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { blockMetadata } from "../domain/block-headers.js";
 import type { Candle } from "../domain/candle.js";
-import { decodePlaceCursor, encodePlaceCursor } from "../domain/cursor.js";
+import { placeCursors } from "../domain/cursor.js";
 import { invalidParameter, worded } from "../domain/failure.js";
 import { connectionOf, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
-import { MessageResponse } from "../encoding/message-response.js";
 import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
 import { type CandlePlace, candleMessage, type PeriodRange, readCandles } from "../trades/candle-reader.js";
 import { requireCandles } from "./candle-id.js";
+import { pageResponse } from "./page-response.js";
+
+const cursors = placeCursors<CandlePlace>(
+  "candles",
+  ({ startNs, firstTrade }) => [startNs, firstTrade],
+  (startNs, firstTrade) => ({ startNs, firstTrade }),
+);
 
 /** ListCandleData: a page of candles, by the beginning of their periods. */
 export function listCandleData(options: { readonly live: Live; readonly database: Database }): UnaryMethod {
   const { live, database } = options;
   return unary(TradingDataService.method.listCandleData, async (request: ListCandleDataRequest, call: Call) => {
     const series = requireCandles(live.state(), request.candleId);
-    const pageRequest = readPagination(request.pagination, decode);
+    const pageRequest = readPagination(request.pagination, cursors.decode);
     const page = await readCandles(database, series, readRange(request), pageRequest, call);
-    const edge = (candle: Candle) => ({ node: candleMessage(candle), cursor: cursorOf(candle) });
-    return new MessageResponse(
-      ListCandleDataResponseSchema,
-      { candles: connectionOf(page, pageRequest, edge, cursorOf) },
-      { metadata: blockMetadata(page.newestBlock) },
-    );
+    const edge = (candle: Candle) => ({ node: candleMessage(candle), cursor: cursors.encode(candle) });
+    const candles = connectionOf(page, pageRequest, edge, cursors.encode);
+    return pageResponse(ListCandleDataResponseSchema, page, { candles });
   });
 }
 
@@ -40,13 +42,4 @@ function readRange({ fromTimestamp, toTimestamp }: ListCandleDataRequest): Perio
     const description = `is ${fromNs}, after ${field("to_timestamp")}, which is ${toNs}`;
     return invalidParameter(field("from_timestamp"), description, "INVALID_DATE_RANGE");
   });
-}
-
-function decode(field: string, text: string): CandlePlace {
-  const [startNs, firstTrade] = decodePlaceCursor("candles", field, text);
-  return { startNs, firstTrade };
-}
-
-function cursorOf({ startNs, firstTrade }: CandlePlace): string {
-  return encodePlaceCursor("candles", startNs, firstTrade);
 }

@@ -4,16 +4,15 @@ import {
   ListERC20MultiSigSignerRemovedBundlesResponseSchema,
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { blockMetadata } from "../domain/block-headers.js";
-import { decodeBundleCursor, encodeBundleCursor } from "../domain/cursor.js";
+import { bundleCursors } from "../domain/cursor.js";
 import { invalidArgument } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
 import { connectionOf, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import type { Encodable } from "../encoding/field-values.js";
-import { MessageResponse } from "../encoding/message-response.js";
 import { type BundleFilter, readBundles, type SignerRemovedBundle } from "../store/bundle-table.js";
 import type { Database } from "../store/database.js";
+import { pageResponse } from "./page-response.js";
 
 const uint64Max = (1n << 64n) - 1n;
 
@@ -23,13 +22,10 @@ export function listErc20MultiSigSignerRemovedBundles(options: { readonly databa
     TradingDataService.method.listERC20MultiSigSignerRemovedBundles,
     async (request: ListERC20MultiSigSignerRemovedBundlesRequest, call: Call) => {
       const filter = readFilter(request);
-      const pageRequest = readPagination(request.pagination, decodeBundleCursor);
+      const pageRequest = readPagination(request.pagination, bundleCursors.decode);
       const page = await readBundles(options.database, filter, pageRequest, call);
-      return new MessageResponse(
-        ListERC20MultiSigSignerRemovedBundlesResponseSchema,
-        { bundles: connectionOf(page, pageRequest, edge, encodeBundleCursor) },
-        { metadata: blockMetadata(page.newestBlock) },
-      );
+      const bundles = connectionOf(page, pageRequest, edge, bundleCursors.encode);
+      return pageResponse(ListERC20MultiSigSignerRemovedBundlesResponseSchema, page, { bundles });
     },
   );
 }
@@ -61,7 +57,7 @@ function edge(bundle: SignerRemovedBundle): Edge & { readonly cursor: string } {
   const { oldSigner, submitter, nonce, epochSeq, timeNs } = bundle;
   const signatures = bundle.signatures.join("");
   return {
-    cursor: encodeBundleCursor(bundle),
+    cursor: bundleCursors.encode(bundle),
     node: {
       oldSigner,
       submitter,

@@ -4,28 +4,26 @@ import {
   ListLedgerEntriesResponseSchema,
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { blockMetadata } from "../domain/block-headers.js";
-import { decodeEntryCursor, encodeEntryCursor } from "../domain/cursor.js";
+import { numberCursors } from "../domain/cursor.js";
 import { readDateRange } from "../domain/date-range.js";
 import { connectionOf, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import type { Encodable } from "../encoding/field-values.js";
-import { MessageResponse } from "../encoding/message-response.js";
 import type { LedgerEntry, LedgerReader } from "../ledger/ledger-reader.js";
 import { readLedgerFilter } from "./ledger-filter.js";
+import { pageResponse } from "./page-response.js";
+
+const cursors = numberCursors("ledger");
 
 /** ListLedgerEntries: one page of the entries that a filter selects, in the order of the network. */
 export function listLedgerEntries(options: { readonly ledger: LedgerReader }): UnaryMethod {
   return unary(TradingDataService.method.listLedgerEntries, async (request: ListLedgerEntriesRequest, call: Call) => {
     const filter = readLedgerFilter(request.filter);
-    const pageRequest = readPagination(request.pagination, decodeEntryCursor);
+    const pageRequest = readPagination(request.pagination, cursors.decode);
     const time = readDateRange(request.dateRange);
     const page = await options.ledger.page(filter, time, pageRequest, call);
-    return new MessageResponse(
-      ListLedgerEntriesResponseSchema,
-      { ledgerEntries: connectionOf(page, pageRequest, edge, encodeEntryCursor) },
-      { metadata: blockMetadata(page.newestBlock) },
-    );
+    const ledgerEntries = connectionOf(page, pageRequest, edge, cursors.encode);
+    return pageResponse(ListLedgerEntriesResponseSchema, page, { ledgerEntries });
   });
 }
 
@@ -35,7 +33,7 @@ type Edge = Encodable<typeof AggregatedLedgerEntriesEdgeSchema>;
 function edge(entry: LedgerEntry): Edge & { readonly cursor: string } {
   const { from, to } = entry;
   return {
-    cursor: encodeEntryCursor(entry.id),
+    cursor: cursors.encode(entry.id),
     node: {
       timestamp: entry.timeNs,
       quantity: entry.quantity,

@@ -3,18 +3,17 @@ import {
   ListMarketDepthChangesResponseSchema,
   MarketHistoryService,
 } from "../../gen/marketd/history/v1/market_history_pb.js";
-import { blockMetadata } from "../domain/block-headers.js";
-import { decodePositionCursor, encodePositionCursor } from "../domain/cursor.js";
+import { numberCursors } from "../domain/cursor.js";
 import { requireIdentifier } from "../domain/identifier.js";
 import { connectionOf, readForwardPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
-import { MessageResponse } from "../encoding/message-response.js";
 import { type PastChange, readChanges } from "../history/changes-page.js";
 import type { History } from "../history/history.js";
 import type { Live } from "../live/live.js";
 import { readMoment } from "./moment.js";
+import { pageResponse } from "./page-response.js";
 
-const decode = decodePositionCursor("changes");
+const cursors = numberCursors("changes");
 
 /** ListMarketDepthChanges: a page of the changes of a market's book, an update for each block. */
 export function listMarketDepthChanges(options: { readonly live: Live; readonly history: History }): UnaryMethod {
@@ -24,15 +23,12 @@ export function listMarketDepthChanges(options: { readonly live: Live; readonly 
     async (request: ListMarketDepthChangesRequest, call: Call) => {
       const marketId = requireIdentifier("market_id", request.marketId);
       const range = readRange(request);
-      const pageRequest = readForwardPagination(request.pagination, decode);
+      const pageRequest = readForwardPagination(request.pagination, cursors.decode);
       live.state().requireMarket(marketId);
       const page = await readChanges(history.past, marketId, range, pageRequest, call);
       const edgeOf = (change: PastChange) => edge(marketId, change);
-      return new MessageResponse(
-        ListMarketDepthChangesResponseSchema,
-        { changes: connectionOf(page, pageRequest, edgeOf, cursorOf) },
-        { metadata: blockMetadata(page.newestBlock) },
-      );
+      const changes = connectionOf(page, pageRequest, edgeOf, cursors.encode);
+      return pageResponse(ListMarketDepthChangesResponseSchema, page, { changes });
     },
   );
 }
@@ -53,15 +49,11 @@ export function readRange(request: {
   return { from: readMoment(from, "from_"), until: readMoment(until, "until_") };
 }
 
-function cursorOf(streamSequence: bigint): string {
-  return encodePositionCursor("changes", streamSequence);
-}
-
 function edge(marketId: string, { block, levels, sequenceNumber, previousSequenceNumber }: PastChange) {
   const { height, timeNs: timestamp, streamSequence } = block;
   return {
     block: { height, timestamp, streamSequence },
     update: { marketId, buy: levels.buy, sell: levels.sell, sequenceNumber, previousSequenceNumber },
-    cursor: cursorOf(streamSequence),
+    cursor: cursors.encode(streamSequence),
   };
 }

@@ -1,10 +1,10 @@
 import { type ListMarketsRequest, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { idCursorDecoder } from "../domain/cursor.js";
+import { idCursors } from "../domain/cursor.js";
 import { readForwardPagination } from "../domain/page.js";
 import { type UnaryMethod, unary } from "../domain/service.js";
 import type { Live } from "../live/live.js";
 
-const decode = idCursorDecoder("markets");
+const { decode } = idCursors("markets");
 
 /** ListMarkets: a page of the announced markets, by id, with or without those that are over. */
 export function listMarkets(options: { readonly live: Live }): UnaryMethod {

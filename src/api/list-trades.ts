@@ -3,19 +3,18 @@ import {
   ListTradesResponseSchema,
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { blockMetadata } from "../domain/block-headers.js";
-import { decodePositionCursor, encodePositionCursor } from "../domain/cursor.js";
+import { numberCursors } from "../domain/cursor.js";
 import { readDateRange } from "../domain/date-range.js";
 import { connectionOf, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
-import { MessageResponse } from "../encoding/message-response.js";
 import { tradeMessage } from "../live/live-market.js";
 import type { Database } from "../store/database.js";
 import type { PastTradeRow } from "../store/history-table.js";
 import { readTrades } from "../trades/trade-reader.js";
 import { readIdentifiers } from "./ledger-filter.js";
+import { pageResponse } from "./page-response.js";
 
-const decode = decodePositionCursor("trades");
+const cursors = numberCursors("trades");
 
 /** ListTrades: a page of the trades that a filter selects, in the order of the network. */
 export function listTrades(options: { readonly database: Database }): UnaryMethod {
@@ -25,15 +24,11 @@ export function listTrades(options: { readonly database: Database }): UnaryMetho
       partyIds: readIdentifiers("party_ids", request.partyIds),
       orderIds: readIdentifiers("order_ids", request.orderIds),
     };
-    const pageRequest = readPagination(request.pagination, decode);
+    const pageRequest = readPagination(request.pagination, cursors.decode);
     const time = readDateRange(request.dateRange);
     const page = await readTrades(options.database, filter, time, pageRequest, call);
-    const cursorOf = (id: bigint) => encodePositionCursor("trades", id);
-    const edge = (row: PastTradeRow) => ({ node: tradeMessage(row), cursor: cursorOf(row.id) });
-    return new MessageResponse(
-      ListTradesResponseSchema,
-      { trades: connectionOf(page, pageRequest, edge, cursorOf) },
-      { metadata: blockMetadata(page.newestBlock) },
-    );
+    const edge = (row: PastTradeRow) => ({ node: tradeMessage(row), cursor: cursors.encode(row.id) });
+    const trades = connectionOf(page, pageRequest, edge, cursors.encode);
+    return pageResponse(ListTradesResponseSchema, page, { trades });
   });
 }

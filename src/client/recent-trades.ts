@@ -8,13 +8,13 @@ import { silenceMaxMs } from "../../clients/typescript/src/stream.js";
 import type { Trade } from "../../gen/vega/vega_pb.js";
 import { blockHeadOf } from "../domain/block-headers.js";
 import { positionBits } from "../domain/block-position.js";
-import { decodePositionCursor } from "../domain/cursor.js";
+import { numberCursors } from "../domain/cursor.js";
 import { type Server, shortResponseMaxMs } from "./server.js";
 
 /** The newest trades that are held, and that are listed before a stream begins. */
 export const recentTradesMax = 100;
 
-const decode = decodePositionCursor("trades");
+const { decode } = numberCursors("trades");
 
 /** The newest trades of a market, as long as {@link follow} runs. All have the market's decimals of now. */
 export class RecentTrades {

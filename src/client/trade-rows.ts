@@ -3,7 +3,7 @@ import type { TradeEdge } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { Side, Trade_Type } from "../../gen/vega/vega_pb.js";
 import { type BlockHead, blockHeadOf } from "../domain/block-headers.js";
 import { positionBits } from "../domain/block-position.js";
-import { decodePositionCursor } from "../domain/cursor.js";
+import { numberCursors } from "../domain/cursor.js";
 import { isoInstant } from "../domain/instant.js";
 import { pageSizeMax } from "../domain/page.js";
 import { printable } from "../domain/printable.js";
@@ -18,7 +18,7 @@ export interface TradeCount {
   rows: number;
 }
 
-const decode = decodePositionCursor("trades");
+const { decode } = numberCursors("trades");
 
 /**
  * The trades of a market as lines of CSV, oldest first, counted in `count`. Prices and sizes are the whole numbers that

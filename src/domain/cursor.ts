@@ -5,7 +5,7 @@ import { invalidArgument, repeated } from "./failure.js";
 export type IdListName = "assets" | "markets";
 
 /** The lists that have cursors. A cursor is valid for its own list only. */
-export type ListName = "ledger" | "bundles" | "changes" | "trades" | "accounts" | PlaceListName | IdListName;
+export type ListName = "bundles" | NumberListName | PlaceListName | IdListName;
 
 const checksumBytes = 4;
 
@@ -45,21 +45,62 @@ function invalidCursor(field: string, description = "is not a cursor; take it fr
   return invalidArgument(field, description, "INVALID_CURSOR");
 }
 
-/** A ledger cursor whose position bytes are overwritten each time: a page may need a thousand of them. */
-const entryCursor = Buffer.from(encodeCursor("ledger", new Uint8Array(8)), "base64url");
-const entryChecksumAt = entryCursor.length - checksumBytes;
-const entryChecked = entryCursor.subarray(0, entryChecksumAt);
-
-/** The cursor of a ledger entry. */
-export function encodeEntryCursor(id: bigint): string {
-  entryCursor.writeBigUInt64BE(id, entryChecksumAt - 8);
-  entryCursor.writeUInt32BE(crc32(entryChecked), entryChecksumAt);
-  return entryCursor.toString("base64url");
+/** Writes and reads the cursors of a list. */
+export interface Cursors<P> {
+  encode(position: P): string;
+  /** @throws Failure naming `field` if the text is not a cursor of the list */
+  decode(field: string, text: string): P;
 }
 
-/** The entry id in a ledger cursor. @throws Failure naming `field` */
-export function decodeEntryCursor(field: string, text: string): bigint {
-  return numberIn(field, decodeCursor("ledger", field, text));
+/** Lists whose positions are numbers of 64 bits: of an entry, of a change's place in the stream of events, and so on. */
+type NumberListName = "ledger" | "changes" | "trades" | "accounts";
+
+/** The cursors of such a list. */
+export function numberCursors(list: NumberListName): Cursors<bigint> {
+  // Its position is overwritten each time: a page may need a thousand cursors.
+  const bytes = Buffer.from(encodeCursor(list, new Uint8Array(8)), "base64url");
+  const checksumAt = bytes.length - checksumBytes;
+  const checked = bytes.subarray(0, checksumAt);
+  return {
+    encode: (position) => {
+      bytes.writeBigUInt64BE(position, checksumAt - 8);
+      bytes.writeUInt32BE(crc32(checked), checksumAt);
+      return bytes.toString("base64url");
+    },
+    decode: (field, text) => numberIn(field, decodeCursor(list, field, text)),
+  };
+}
+
+/** Lists whose places are two numbers: of a balance its block and its account, of a candle its time and its first trade. */
+type PlaceListName = "balances" | "candles";
+
+/** The cursors of such a list, whose numbers `toNumbers` gives and `toPlace` takes. */
+export function placeCursors<P>(
+  list: PlaceListName,
+  toNumbers: (place: P) => readonly [bigint, bigint],
+  toPlace: (first: bigint, second: bigint) => P,
+): Cursors<P> {
+  return {
+    encode: (place) => {
+      const [first, second] = toNumbers(place);
+      const bytes = Buffer.allocUnsafe(16);
+      bytes.writeBigUInt64BE(first);
+      bytes.writeBigUInt64BE(second, 8);
+      return encodeCursor(list, bytes);
+    },
+    decode: (field, text) => {
+      const position = decodeCursor(list, field, text);
+      return toPlace(numberIn(field, position.subarray(0, 8)), numberIn(field, position.subarray(8)));
+    },
+  };
+}
+
+/** The cursors of a list that is ordered by id. */
+export function idCursors(list: IdListName): Cursors<string> {
+  return {
+    encode: (id) => encodeCursor(list, Buffer.from(id, "latin1")),
+    decode: (field, text) => decodeCursor(list, field, text).toString("latin1"),
+  };
 }
 
 /** The position of a signer-removed bundle: its time, then its signature id. */
@@ -68,62 +109,19 @@ export interface BundlePlace {
   readonly signatureId: string;
 }
 
-/** The cursor of a bundle. */
-export function encodeBundleCursor(place: BundlePlace): string {
-  const bytes = Buffer.allocUnsafe(8 + place.signatureId.length);
-  bytes.writeBigInt64BE(place.timeNs, 0);
-  bytes.write(place.signatureId, 8, "latin1");
-  return encodeCursor("bundles", bytes);
-}
-
-/** The position in a bundle cursor. @throws Failure naming `field` */
-export function decodeBundleCursor(field: string, text: string): BundlePlace {
-  const position = decodeCursor("bundles", field, text);
-  if (position.length < 8) throw invalidCursor(field);
-  return { timeNs: position.readBigInt64BE(), signatureId: position.toString("latin1", 8) };
-}
-
-/** Lists whose positions are numbers of 64 bits: of a change's place in the stream of events, a trade, an account. */
-type PositionListName = "changes" | "trades" | "accounts";
-
-/** The cursor of a position in such a list. */
-export function encodePositionCursor(list: PositionListName, position: bigint): string {
-  const bytes = Buffer.allocUnsafe(8);
-  bytes.writeBigUInt64BE(position);
-  return encodeCursor(list, bytes);
-}
-
-/** Reads the number in a cursor of such a list. @throws Failure naming `field` */
-export function decodePositionCursor(list: PositionListName): (field: string, text: string) => bigint {
-  return (field, text) => numberIn(field, decodeCursor(list, field, text));
-}
-
-/** Lists whose places are two numbers: of a balance its block and its account, of a candle its time and its first trade. */
-type PlaceListName = "balances" | "candles";
-
-/** The cursor of a place in such a list. */
-export function encodePlaceCursor(list: PlaceListName, first: bigint, second: bigint): string {
-  const bytes = Buffer.allocUnsafe(16);
-  bytes.writeBigUInt64BE(first);
-  bytes.writeBigUInt64BE(second, 8);
-  return encodeCursor(list, bytes);
-}
-
-/** Reads the two numbers. @throws Failure naming `field` */
-export function decodePlaceCursor(list: PlaceListName, field: string, text: string): readonly [bigint, bigint] {
-  const position = decodeCursor(list, field, text);
-  return [numberIn(field, position.subarray(0, 8)), numberIn(field, position.subarray(8))];
-}
-
-/** The cursor of an id in a list that is ordered by id. */
-export function encodeIdCursor(list: IdListName, id: string): string {
-  return encodeCursor(list, Buffer.from(id, "latin1"));
-}
-
-/** Reads the id in a cursor of such a list. @throws Failure naming `field` */
-export function idCursorDecoder(list: IdListName): (field: string, text: string) => string {
-  return (field, text) => decodeCursor(list, field, text).toString("latin1");
-}
+export const bundleCursors: Cursors<BundlePlace> = {
+  encode: ({ timeNs, signatureId }) => {
+    const bytes = Buffer.allocUnsafe(8 + signatureId.length);
+    bytes.writeBigInt64BE(timeNs, 0);
+    bytes.write(signatureId, 8, "latin1");
+    return encodeCursor("bundles", bytes);
+  },
+  decode: (field, text) => {
+    const position = decodeCursor("bundles", field, text);
+    if (position.length < 8) throw invalidCursor(field);
+    return { timeNs: position.readBigInt64BE(), signatureId: position.toString("latin1", 8) };
+  },
+};
 
 /** The number of eight bytes that a position is. */
 function numberIn(field: string, position: Buffer): bigint {

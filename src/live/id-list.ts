@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import type { DescMessage } from "@bufbuild/protobuf";
-import { encodeIdCursor, type IdListName } from "../domain/cursor.js";
+import { type Cursors, type IdListName, idCursors } from "../domain/cursor.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { type PageRequest, pageInfo } from "../domain/page.js";
 import { encodeBinary } from "../encoding/binary-encoder.js";
@@ -55,12 +55,14 @@ export function versionOf(key: string): string {
 /** Pages of what a process has in memory, in the order of ids; {@link PageRequest.newestFirst} reverses it. */
 export class IdList<S extends DescMessage> {
   readonly #schemas: IdListSchemas<S>;
+  readonly #cursors: Cursors<string>;
   readonly #pages: ResponseCache<S>;
   readonly #chainVersion: string;
   #changedSequence = 0n;
 
   constructor(schemas: IdListSchemas<S>, chainVersion: string, responsesMax: number) {
     this.#schemas = schemas;
+    this.#cursors = idCursors(schemas.name);
     this.#chainVersion = chainVersion;
     this.#pages = new ResponseCache(responsesMax);
   }
@@ -90,8 +92,7 @@ export class IdList<S extends DescMessage> {
     const to = backwards ? before : Math.min(ordered.length, after + size);
     const rows = ordered.slice(from, to);
     const edges = rows.map((one) => this.#edge(one));
-    const first = rows[0] && encodeIdCursor(name, rows[0].id);
-    const last = rows.at(-1) && encodeIdCursor(name, rows.at(-1)?.id ?? "");
+    const [first, last] = [rows[0], rows.at(-1)].map((row) => row && this.#cursors.encode(row.id));
     const page = { hasPrevious: from > 0, hasNext: to < ordered.length };
     const rest = { pageInfo: pageInfo(page, request, { first, last }) };
     const close = `],${encodeJson(connection, rest).replace('{"edges":[],', "")}`;
@@ -101,8 +102,8 @@ export class IdList<S extends DescMessage> {
   }
 
   #edge({ id, segment }: Listed): Segment {
-    const { name, edge } = this.#schemas;
-    const cursor = encodeIdCursor(name, id);
+    const { edge } = this.#schemas;
+    const cursor = this.#cursors.encode(id);
     const envelope = {
       schema: edge,
       open: '{"node":',

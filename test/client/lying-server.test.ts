@@ -33,7 +33,7 @@ import { RecentTrades } from "../../src/client/recent-trades.js";
 import { openServer } from "../../src/client/server.js";
 import { type TradeCount, tradeRows } from "../../src/client/trade-rows.js";
 import { firstIdOfBlock } from "../../src/domain/block-position.js";
-import { encodePositionCursor } from "../../src/domain/cursor.js";
+import { numberCursors } from "../../src/domain/cursor.js";
 import { textWidth } from "../../src/terminal/text-width.js";
 import { type Ending, startMarketd } from "../support/run-marketd.js";
 import { envelope, failure, type Lie, LyingServer, stream, unary } from "./lying-server.js";
@@ -94,7 +94,7 @@ it("a trade that has no price is not among the newest ones", async () => {
 it("the newest trades have each once where blocks have one time, and go on behind what was dropped", async () => {
   const trade = (id: string) => ({ id, marketId: "m", price: "5", size: 1n, timestamp: 9n });
   const edge = (height: bigint, id: string) => {
-    return { node: trade(id), cursor: encodePositionCursor("trades", firstIdOfBlock(height)) };
+    return { node: trade(id), cursor: numberCursors("trades").encode(firstIdOfBlock(height)) };
   };
   const opens: Lie = (response, request) => {
     response.setHeader("x-block-height", "5").setHeader("x-block-timestamp", "9");
@@ -241,7 +241,7 @@ it.each(["SIGINT", "SIGTERM"] as const)("watch --once ends with 130 by %s before
 it("a file of trades is not ended by a server that lacks a block that another one had", async () => {
   const [time, newest] = [45n, { height: 5n, timeNs: 50n }];
   const node = { id: "t", marketId: "m", price: "5", size: 1n, timestamp: time };
-  const edges = [{ node, cursor: encodePositionCursor("trades", firstIdOfBlock(5n)) }];
+  const edges = [{ node, cursor: numberCursors("trades").encode(firstIdOfBlock(5n)) }];
   server.lies.set("/ListTrades", (response, request) => {
     const isLate = server.requests > 1;
     response.setHeader("x-block-height", isLate ? "5" : "4").setHeader("x-block-timestamp", isLate ? "50" : "40");

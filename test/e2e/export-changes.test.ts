@@ -11,7 +11,7 @@ import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { GetMarketResponseSchema, ListTradesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { Side, TradeSchema } from "../../gen/vega/vega_pb.js";
-import { encodePositionCursor } from "../../src/domain/cursor.js";
+import { numberCursors } from "../../src/domain/cursor.js";
 import { scaled } from "../../src/domain/decimal-text.js";
 import { instant, nanoseconds } from "../../src/domain/instant.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
@@ -346,7 +346,7 @@ describe("export --market --trades", () => {
     );
     server.lies.set("/ListTrades", (response, request) => {
       pages++;
-      const cursor = encodePositionCursor("trades", BigInt(pages));
+      const cursor = numberCursors("trades").encode(BigInt(pages));
       const page = { edges: [{ node, cursor }], pageInfo: { hasNextPage: pages === 2, endCursor: cursor } };
       const respond =
         pages % 2 === 1

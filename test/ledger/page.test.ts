@@ -1,12 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Pagination } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import {
-  decodeBundleCursor,
-  decodeEntryCursor,
-  encodeBundleCursor,
-  encodeCursor,
-  encodeEntryCursor,
-} from "../../src/domain/cursor.js";
+import { bundleCursors, encodeCursor, numberCursors } from "../../src/domain/cursor.js";
 import { readDateRange } from "../../src/domain/date-range.js";
 import { Failure } from "../../src/domain/failure.js";
 import { pageSizeDefault, pageSizeMax, readPagination } from "../../src/domain/page.js";
@@ -24,7 +18,8 @@ function failureOf(act: () => unknown): Failure {
   throw new Error("no failure");
 }
 
-const cursor = encodeEntryCursor(77n);
+const cursors = numberCursors("ledger");
+const cursor = cursors.encode(77n);
 const combined = "page forwards with first and after, or backwards with last and before";
 
 describe("pagination", () => {
@@ -43,11 +38,11 @@ describe("pagination", () => {
       "pagination.after: is not a cursor; take it from an earlier response, unchanged",
     ],
     [
-      { before: encodeBundleCursor({ timeNs: 1n, signatureId: "a" }) },
+      { before: bundleCursors.encode({ timeNs: 1n, signatureId: "a" }) },
       "pagination.before: is a cursor of another list (bundles); this list is ledger",
     ],
   ])("%j is refused", (fields, message) => {
-    const failure = failureOf(() => readPagination(pagination(fields), decodeEntryCursor));
+    const failure = failureOf(() => readPagination(pagination(fields), cursors.decode));
     expect([failure.code, failure.message]).toEqual(["invalid_argument", message]);
     expect(failure.violations[0]?.field).toBe(message.slice(0, message.indexOf(":")));
   });
@@ -66,25 +61,25 @@ describe("pagination", () => {
       { newestFirst: true, size: 2, backwards: false, cursor: undefined },
     ],
   ])("%j is read", (fields, expected) => {
-    expect(readPagination(fields && pagination(fields), decodeEntryCursor)).toEqual(expected);
+    expect(readPagination(fields && pagination(fields), cursors.decode)).toEqual(expected);
   });
 });
 
 describe("cursors", () => {
   test("come back as they went, and are URL-safe", () => {
     for (const id of [0n, 1n, 2n ** 32n, 2n ** 63n - 1n]) {
-      expect(encodeEntryCursor(id)).toMatch(/^[A-Za-z0-9_-]+$/);
-      expect(decodeEntryCursor("after", encodeEntryCursor(id))).toBe(id);
+      expect(cursors.encode(id)).toMatch(/^[A-Za-z0-9_-]+$/);
+      expect(cursors.decode("after", cursors.encode(id))).toBe(id);
     }
     const place = { timeNs: -5n, signatureId: "~ab/+" };
-    expect(decodeBundleCursor("after", encodeBundleCursor(place))).toEqual(place);
+    expect(bundleCursors.decode("after", bundleCursors.encode(place))).toEqual(place);
   });
 
   test("one wrong character is noticed, wherever it is", () => {
-    const text = encodeEntryCursor(123_456_789n);
+    const text = cursors.encode(123_456_789n);
     for (let i = 0; i < text.length; i++) {
       const other = text[i] === "A" ? "B" : "A";
-      const failure = failureOf(() => decodeEntryCursor("after", text.slice(0, i) + other + text.slice(i + 1)));
+      const failure = failureOf(() => cursors.decode("after", text.slice(0, i) + other + text.slice(i + 1)));
       expect(failure.reason).toBe("INVALID_CURSOR");
     }
   });

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Service } from "../../src/commands/service.js";
 import { entryId, firstIdOfBlock } from "../../src/domain/block-position.js";
-import { encodeEntryCursor } from "../../src/domain/cursor.js";
+import { numberCursors } from "../../src/domain/cursor.js";
 import type { TimeRange } from "../../src/domain/date-range.js";
 import { Failure } from "../../src/domain/failure.js";
 import type { PageRequest } from "../../src/domain/page.js";
@@ -221,7 +221,7 @@ describe("over HTTP", () => {
     const { edges, pageInfo } = body["ledgerEntries"] as { edges: unknown[]; pageInfo: object };
     expect(edges).toHaveLength(fixture.entries.filter(({ id }) => id >= firstIdOfBlock(50n)).length);
     expect(pageInfo).toMatchObject({ hasNextPage: false });
-    const last = encodeEntryCursor(entryId(49n, 0));
+    const last = numberCursors("ledger").encode(entryId(49n, 0));
     for (const [path, name] of [
       [`ledgerentry/history?pagination.after=${last}`, "pagination.after"],
       [`ledgerentry/history?pagination.before=${last}`, "pagination.before"],

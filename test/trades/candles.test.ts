@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { firstIdOfBlock } from "../../src/domain/block-position.js";
-import { encodePlaceCursor, encodePositionCursor } from "../../src/domain/cursor.js";
+import { numberCursors, placeCursors } from "../../src/domain/cursor.js";
 import { Network } from "../../src/simulator/network.js";
 import { Random } from "../../src/simulator/random.js";
 import { openDatabase } from "../../src/store/database.js";
@@ -244,11 +244,16 @@ test("a cursor of a candle or an account that this server lacks is no page, beca
   );
   await loadRecording(url, recording.bytes());
   const api = await ApiCaller.open(url);
-  const after = encodePlaceCursor("candles", second, firstIdOfBlock(2n));
+  const cursors = placeCursors<readonly [bigint, bigint]>(
+    "candles",
+    (place) => place,
+    (...place) => place,
+  );
+  const after = cursors.encode([second, firstIdOfBlock(2n)]);
   const candles = { candleId: "trades_candle_block_m", pagination: { after } };
   expect((await api.failure("ListCandleData", candles)).reason).toBe("DATABASE_BEHIND");
   for (const newestFirst of [true, false]) {
-    const accounts = { pagination: { newestFirst, after: encodePositionCursor("accounts", 99n) } };
+    const accounts = { pagination: { newestFirst, after: numberCursors("accounts").encode(99n) } };
     expect((await api.failure("ListAccounts", accounts)).reason).toBe("DATABASE_BEHIND");
   }
   await api.opened.close();
