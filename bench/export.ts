@@ -9,6 +9,7 @@ import type { ResponseStream } from "../src/domain/service.js";
 import { LedgerReader } from "../src/ledger/ledger-reader.js";
 import { parseDatabaseUrl } from "../src/store/connection/database-url.js";
 import { openDatabase } from "../src/store/database.js";
+import { createLog } from "../src/telemetry/log.js";
 import { assetId, hotParty, makeDataset, partyId } from "./ledger/dataset.js";
 import { openBenchServer } from "./ledger/place.js";
 
@@ -38,7 +39,7 @@ async function read(
   format: "raw" | "envelope",
   limit?: { readonly bytesPerSecond: number; readonly seconds: number },
 ): Promise<Outcome> {
-  const method = exportLedgerEntries({ ledger });
+  const method = exportLedgerEntries({ ledger, log: createLog("silent") });
   if (method.kind !== "server_streaming") throw new Error("the export is a stream");
   const request = {
     $typeName: "datanode.api.v2.ExportLedgerEntriesRequest" as const,

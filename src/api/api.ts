@@ -3,7 +3,8 @@ import type { History } from "../history/history.js";
 import type { LedgerReader } from "../ledger/ledger-reader.js";
 import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
-import { exportLedgerEntries, type FailureOf } from "./export-ledger-entries.js";
+import type { Log } from "../telemetry/log.js";
+import { exportLedgerEntries } from "./export-ledger-entries.js";
 import { getAsset } from "./get-asset.js";
 import { getLastTrade } from "./get-last-trade.js";
 import { getLatestMarketData } from "./get-latest-market-data.js";
@@ -33,8 +34,7 @@ export interface ApiOptions {
   readonly database: Database;
   readonly ledger: LedgerReader;
   readonly history: History;
-  /** Converts an error in the middle of an export to one that a client may see. */
-  readonly toFailure?: FailureOf;
+  readonly log: Log;
 }
 
 /** All methods of the services, in the order of the definitions. */

@@ -9,9 +9,11 @@ import { Failure } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
 import { type Call, type ResponseStream, type StreamMethod, serverStreaming } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
+import { clientFailure } from "../encoding/status.js";
 import type { EntryText } from "../ledger/entry-row.js";
 import { type ExportSubject, exportBatchRows, LedgerExport } from "../ledger/ledger-export.js";
 import type { LedgerReader } from "../ledger/ledger-reader.js";
+import type { Log } from "../telemetry/log.js";
 import { type CsvFacts, LedgerCsv } from "./ledger-csv.js";
 
 type Body = typeof HttpBodySchema;
@@ -30,19 +32,16 @@ const batchShareMin = 24;
 /** Pieces that one `take` returns; the reader writes them at once. */
 export const piecesPerTakeMax = 4;
 
-/** Converts an error that is not a Failure: logs it and returns one. */
-export type FailureOf = (thrown: unknown) => Failure;
-
 /** ExportLedgerEntries: all entries of a party and an asset as a CSV file, in pieces. */
 export function exportLedgerEntries(options: {
   readonly ledger: LedgerReader;
-  readonly toFailure?: FailureOf;
+  readonly log: Log;
   /** The approximate number of entries in a batch. */
   readonly batchRows?: number;
   /** Default: {@link exportRowsMax}. */
   readonly rowsMax?: number;
 }): StreamMethod {
-  const { ledger, toFailure = plainFailure, batchRows = exportBatchRows, rowsMax = exportRowsMax } = options;
+  const { ledger, log, batchRows = exportBatchRows, rowsMax = exportRowsMax } = options;
   const open = new Set<ExportStream>();
   const nextRows = () => Math.min(batchRows, Math.max(batchRows / batchShareMin, rowsMax / open.size));
   return serverStreaming(
@@ -54,7 +53,7 @@ export function exportLedgerEntries(options: {
         time: readDateRange(request.dateRange),
       };
       const source = await LedgerExport.open(ledger, subject, call, batchRows);
-      return new ExportStream(source, subject, call, { toFailure, open, nextRows });
+      return new ExportStream(source, subject, call, { log, open, nextRows });
     },
   );
 }
@@ -62,14 +61,9 @@ export function exportLedgerEntries(options: {
 /** Nobody sees it. Without a reason, the platform would make an exception with a stack. */
 const readerLeft = new Failure("cancelled", "the reader left", { reason: "CLIENT_LEFT" });
 
-function plainFailure(thrown: unknown): Failure {
-  if (thrown instanceof Failure) return thrown;
-  return new Failure("internal", "internal error; ask for the file again", { reason: "INTERNAL", cause: thrown });
-}
-
 /** What the exports of a process share. */
 interface SharedByExports {
-  readonly toFailure: FailureOf;
+  readonly log: Log;
   readonly open: Set<ExportStream>;
   /** The approximate number of entries in the next batch of each. */
   readonly nextRows: () => number;
@@ -176,7 +170,7 @@ class ExportStream implements ResponseStream<Body> {
         else if (!this.#gone.signal.aborted) this.#batches.push(rows);
       })
       .catch((error: unknown) => {
-        if (!this.#gone.signal.aborted) this.#failure = this.#shared.toFailure(error);
+        if (!this.#gone.signal.aborted) this.#failure = clientFailure(error, this.#shared.log);
       })
       .finally(() => {
         this.#reading = false;

@@ -1,7 +1,6 @@
 import { Failure } from "../domain/failure.js";
 import { OperatorError } from "../domain/operator-error.js";
 import type { StreamMethod, UnaryMethod } from "../domain/service.js";
-import { clientFailure } from "../encoding/status.js";
 import { History } from "../history/history.js";
 import { LedgerReader } from "../ledger/ledger-reader.js";
 import type { LiveLimits } from "../live/limits.js";
@@ -43,10 +42,9 @@ export async function openApi(options: {
   const ledger = new LedgerReader(database, { log });
   ledger.counts.register(metrics);
   warmLedger(live, ledger);
-  const toFailure = (thrown: unknown) => clientFailure(thrown, log);
-  const history = new History({ database, live, toFailure, heartbeatMs: limits.heartbeatMs });
+  const history = new History({ database, live, log, heartbeatMs: limits.heartbeatMs });
   history.register(metrics);
-  const methods = createApi({ live, database, ledger, history, toFailure });
+  const methods = createApi({ live, database, ledger, history, log });
   const endFigures = followPastFigures(database, metrics);
   let closed: Failure | undefined;
   const close = async (): Promise<void> => {

@@ -18,6 +18,7 @@ import {
   readOldestBooks,
   type StoreReach,
 } from "../store/history-reads.js";
+import type { Log } from "../telemetry/log.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 import { Past, type pastLimits } from "./past.js";
 import { type FoundPlace, findPlace, firstPlace, nearestBook, notKept, requirePassed } from "./place.js";
@@ -55,7 +56,7 @@ export interface ReplayRequest {
 export interface HistoryOptions {
   readonly database: Database;
   readonly live: Live;
-  readonly toFailure: (thrown: unknown) => Failure;
+  readonly log: Log;
   readonly heartbeatMs?: number | undefined;
   readonly limits?: typeof pastLimits;
 }
@@ -108,7 +109,7 @@ export class History {
 
   /** Opens a replay, or the live stream where its token is of that. @throws Failure as docs/api.md says */
   async replay(request: ReplayRequest, call: Call): Promise<Replay | Subscriber> {
-    const { live, toFailure, heartbeatMs = liveLimits.heartbeatMs } = this.#options;
+    const { live, log, heartbeatMs = liveLimits.heartbeatMs } = this.#options;
     const { marketIds, resume, until, speed } = request;
     // Up to a token's place another process may have seen markets that this one has not.
     if (resume !== undefined) await reach(live, resume, call.signal);
@@ -124,7 +125,7 @@ export class History {
     try {
       const plan = await this.past.lease(call, (reader) => this.#plan(reader, request, becomesLive));
       if (this.#closed !== undefined) throw this.#closed;
-      admission.replay = new Replay(plan, { past: this.past, call, heartbeatMs, released, toFailure });
+      admission.replay = new Replay(plan, { past: this.past, call, heartbeatMs, released, log });
       return admission.replay;
     } catch (thrown) {
       released();

@@ -5,6 +5,7 @@ import type { Failure } from "../domain/failure.js";
 import type { ResumeTokens } from "../domain/resume-token.js";
 import type { Call, ResponseStream } from "../domain/service.js";
 import { ReadyResponse } from "../encoding/message-response.js";
+import { clientFailure } from "../encoding/status.js";
 import { levelsAtOnceMax } from "../live/encoded-levels.js";
 import { liveLimits } from "../live/limits.js";
 import { chainChanged } from "../live/live.js";
@@ -13,6 +14,7 @@ import { packReplay, replayStream, type StreamResponse } from "../live/stream-ki
 import type { Subscriber } from "../live/subscriber.js";
 import type { Reader } from "../store/connection/lease.js";
 import { type OldestBegin, type PastBlock, readOldestBegins, readReach } from "../store/history-reads.js";
+import type { Log } from "../telemetry/log.js";
 import { type CursorReads, MarketCursor } from "./market-cursor.js";
 import { Pace } from "./pace.js";
 import type { Past } from "./past.js";
@@ -71,8 +73,7 @@ export interface ReplayOptions {
   readonly heartbeatMs: number;
   /** Called when it reads the past no more; it may be called again. */
   readonly released: () => void;
-  /** Converts an error to one that a client may see. */
-  readonly toFailure: (thrown: unknown) => Failure;
+  readonly log: Log;
 }
 
 const none: ReadonlyMap<string, string> = new Map();
@@ -175,7 +176,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     try {
       this.#listener();
     } catch (thrown) {
-      this.#options.toFailure(thrown);
+      clientFailure(thrown, this.#options.log);
       this.close();
     }
   }
@@ -189,7 +190,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     try {
       await this.#replay();
     } catch (thrown) {
-      this.fail(this.#options.toFailure(thrown));
+      this.fail(clientFailure(thrown, this.#options.log));
     } finally {
       this.#release();
     }

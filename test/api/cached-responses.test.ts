@@ -5,7 +5,6 @@ import type { EncodedResponse } from "../../src/domain/encoded-response.js";
 import { Failure } from "../../src/domain/failure.js";
 import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
 import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
-import { clientFailure } from "../../src/encoding/status.js";
 import { History } from "../../src/history/history.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { Live } from "../../src/live/live.js";
@@ -22,12 +21,9 @@ let twinApi: Api;
 
 function serve(on: Live): Api {
   const { database } = fixture;
-  const history = new History({
-    database,
-    live: on,
-    toFailure: (thrown) => clientFailure(thrown, createLog("silent")),
-  });
-  return createApi({ live: on, database, ledger: new LedgerReader(database), history });
+  const log = createLog("silent");
+  const history = new History({ database, live: on, log });
+  return createApi({ live: on, database, ledger: new LedgerReader(database), history, log });
 }
 
 async function follow(): Promise<Live> {

@@ -4,7 +4,6 @@ import { createApi } from "../../src/api/api.js";
 import type { PageRequest } from "../../src/domain/page.js";
 import { selectionHash } from "../../src/domain/resume-token.js";
 import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
-import { clientFailure } from "../../src/encoding/status.js";
 import { readChanges } from "../../src/history/changes-page.js";
 import { History } from "../../src/history/history.js";
 import { MarketCursor, type PastEvent } from "../../src/history/market-cursor.js";
@@ -81,8 +80,8 @@ beforeAll(async () => {
     metrics: createMetrics(),
     limits: { pollIntervalMs: 2, heartbeatMs: 60_000 },
   });
-  history = new History({ database, live, toFailure: (thrown) => clientFailure(thrown, log) });
-  api = createApi({ live, database, ledger: new LedgerReader(database), history });
+  history = new History({ database, live, log });
+  api = createApi({ live, database, ledger: new LedgerReader(database), history, log });
   await seen();
 });
 
@@ -189,7 +188,7 @@ async function startReplaced() {
     },
   });
   return {
-    history: new History({ database, live: replaced, toFailure: (thrown) => clientFailure(thrown, log) }),
+    history: new History({ database, live: replaced, log }),
     store: before.state().storeHash,
     reached: () => [before, after].map((each) => each.state().progress.streamSequence),
     replace: () => {

@@ -10,7 +10,6 @@ import { createApi } from "../../src/api/api.js";
 import type { EncodedResponse } from "../../src/domain/encoded-response.js";
 import { sortLevels } from "../../src/domain/price-ladder.js";
 import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
-import { clientFailure } from "../../src/encoding/status.js";
 import { History } from "../../src/history/history.js";
 import { pastLimits } from "../../src/history/past.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
@@ -37,12 +36,11 @@ function start(database = past.fixture.database): Promise<Live> {
 
 function serve(on: Live, history = historyOf(on)): Api {
   const { database } = past.fixture;
-  return createApi({ live: on, database, ledger: new LedgerReader(database), history });
+  return createApi({ live: on, database, ledger: new LedgerReader(database), history, log });
 }
 
 function historyOf(on: Live, limits?: typeof pastLimits): History {
-  const toFailure = (thrown: unknown) => clientFailure(thrown, log);
-  return new History({ database: past.fixture.database, live: on, toFailure, ...(limits && { limits }) });
+  return new History({ database: past.fixture.database, live: on, log, ...(limits && { limits }) });
 }
 
 function newCall(clientAddress = "10.0.0.1"): Call {

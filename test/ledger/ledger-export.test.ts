@@ -16,6 +16,7 @@ import { AccountDirectory } from "../../src/ledger/account-directory.js";
 import { LedgerExport } from "../../src/ledger/ledger-export.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { openDatabase } from "../../src/store/database.js";
+import { createLog } from "../../src/telemetry/log.js";
 import { LedgerFixture } from "./ledger-fixture.js";
 import { modelList } from "./ledger-model.js";
 
@@ -56,7 +57,7 @@ function open(
   batchRows = 6000,
   from = ledger,
 ): Promise<ResponseStream> {
-  const method = exportLedgerEntries({ ledger: from, batchRows });
+  const method = exportLedgerEntries({ ledger: from, log: createLog("silent"), batchRows });
   if (method.kind !== "server_streaming") throw new Error("the export is a stream");
   const dateRange = time && {
     $typeName: "datanode.api.v2.DateRange" as const,
@@ -238,7 +239,7 @@ test("a reader that takes nothing makes nothing be read", async () => {
 
 test("exports that nobody reads hold fewer entries each, the more of them are open", async () => {
   const next = vi.spyOn(LedgerExport.prototype, "next");
-  const method = exportLedgerEntries({ ledger, batchRows: 100, rowsMax: 200 });
+  const method = exportLedgerEntries({ ledger, log: createLog("silent"), batchRows: 100, rowsMax: 200 });
   if (method.kind !== "server_streaming") throw new Error("the export is a stream");
   /** Opens exports, and counts the entries that they hold. */
   const openMany = async (exports: number) => {

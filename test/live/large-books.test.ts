@@ -10,7 +10,6 @@ import type { Codec, EncodedResponse } from "../../src/domain/encoded-response.j
 import type { Call, ResponseStream } from "../../src/domain/service.js";
 import { encodeBinary } from "../../src/encoding/binary-encoder.js";
 import { encodeJson } from "../../src/encoding/json-encoder.js";
-import { clientFailure } from "../../src/encoding/status.js";
 import { History } from "../../src/history/history.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { Live } from "../../src/live/live.js";
@@ -48,8 +47,9 @@ const change = (...bids: { readonly price: string; readonly size: string }[]) =>
   recording.delta({ bids, sequenceNumber: ++sequence });
 
 function method(name: string, codec: Codec) {
-  const history = new History({ database, live, toFailure: (thrown) => clientFailure(thrown, createLog("silent")) });
-  const api = createApi({ live, database, ledger: new LedgerReader(database), history });
+  const log = createLog("silent");
+  const history = new History({ database, live, log });
+  const api = createApi({ live, database, ledger: new LedgerReader(database), history, log });
   const found = api.find((one) => one.desc.name === name);
   const call: Call = { signal: new AbortController().signal, clientAddress: "10.0.0.1", requestHeaders: {}, codec };
   return (request: object) =>
