@@ -57,7 +57,7 @@ export class PartFile {
   static async resume(path: string, bytes: number, sha256: string): Promise<PartFile | undefined> {
     const handle = await writing(path, () => open(path, "r+")).catch(() => undefined);
     if (handle === undefined) return undefined;
-    const hash = await hashOf(handle, 0, bytes);
+    const hash = await hashOf(handle, bytes);
     if (hash?.copy().digest("hex") === sha256) {
       await writing(path, () => handle.truncate(bytes));
       return new PartFile(path, handle, bytes, hash);
@@ -126,7 +126,7 @@ export class PartFile {
   /** Renames the file after it was synced to disk. @throws OperatorError, also if `path` exists and is not replaced */
   async finish(path: string, replaces: boolean): Promise<void> {
     await writing(path, () => this.#handle.sync());
-    const found = (await hashOf(this.#handle, 0, this.#bytes))?.digest("hex");
+    const found = (await hashOf(this.#handle, this.#bytes))?.digest("hex");
     if (found !== this.sha256) {
       throw new OperatorError(
         `${this.#path} was changed while it was written; see what else writes it, and export again`,
@@ -179,12 +179,12 @@ export function fileExists(path: string): OperatorError {
   return new OperatorError(`${path} exists; replace it with --force, or name another file with --out`);
 }
 
-/** The hash of a part of a file; undefined if the file is shorter. */
-async function hashOf(handle: FileHandle, start: number, bytes: number): Promise<Hash | undefined> {
+/** The hash of the first bytes of a file; undefined if it is shorter. */
+async function hashOf(handle: FileHandle, bytes: number): Promise<Hash | undefined> {
   const hash = createHash("sha256");
   const buffer = Buffer.alloc(chunkBytes);
-  for (let at = start; at < start + bytes; ) {
-    const { bytesRead } = await handle.read(buffer, 0, Math.min(chunkBytes, start + bytes - at), at);
+  for (let at = 0; at < bytes; ) {
+    const { bytesRead } = await handle.read(buffer, 0, Math.min(chunkBytes, bytes - at), at);
     if (bytesRead === 0) return undefined;
     hash.update(buffer.subarray(0, bytesRead));
     at += bytesRead;

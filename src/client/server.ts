@@ -1,3 +1,4 @@
+import type { RequestOptions } from "node:https";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { messageMaxBytes } from "../../clients/typescript/src/bounded-fetch.js";
@@ -22,10 +23,10 @@ export interface Server {
   readonly client: MarketdClient;
 }
 
-/** Opens no connection yet. */
-export function openServer(url: string): Server {
-  const limits = { readMaxBytes: messageMaxBytes };
-  const transport = createConnectTransport({ baseUrl: url, httpVersion: "1.1", useBinaryFormat: true, ...limits });
+/** Opens no connection yet. `nodeOptions`: those of Node's requests. */
+export function openServer(url: string, nodeOptions: RequestOptions = {}): Server {
+  const options = { httpVersion: "1.1", useBinaryFormat: true, readMaxBytes: messageMaxBytes } as const;
+  const transport = createConnectTransport({ ...options, baseUrl: url, nodeOptions });
   return { url, client: createMarketdClient(transport) };
 }
 

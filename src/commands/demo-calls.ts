@@ -1,11 +1,10 @@
 import { get as httpGet, type IncomingMessage } from "node:http";
 import { get as httpsGet } from "node:https";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createConnectTransport } from "@connectrpc/connect-node";
-import { messageMaxBytes } from "../../clients/typescript/src/bounded-fetch.js";
-import { createMarketdClient, type MarketdClient } from "../../clients/typescript/src/client.js";
+import type { MarketdClient } from "../../clients/typescript/src/client.js";
 import { Market_TradingMode } from "../../gen/vega/markets_pb.js";
 import { AccountType } from "../../gen/vega/vega_pb.js";
+import { openServer } from "../client/server.js";
 
 /** How long to wait until the service has read its data. */
 const readyMsMax = 30_000;
@@ -22,7 +21,7 @@ const unverified = { rejectUnauthorized: false };
  */
 export async function demoCalls(url: string, origin: string): Promise<string> {
   await untilReady(origin);
-  const client = openClient(url);
+  const { client } = openServer(url, unverified);
   const marketId = await busiestMarket(client);
   const { party, asset } = await traderOf(client);
   const isTls = origin.startsWith("https:");
@@ -49,11 +48,6 @@ marketd serves a simulated network on ${url}
 
 Ctrl-C ends it, and nothing is left running.
 `;
-}
-
-function openClient(baseUrl: string): MarketdClient {
-  const options = { httpVersion: "1.1", useBinaryFormat: true, readMaxBytes: messageMaxBytes } as const;
-  return createMarketdClient(createConnectTransport({ ...options, baseUrl, nodeOptions: unverified }));
 }
 
 /** The market in continuous trading with the most levels; empty if there is none. */
