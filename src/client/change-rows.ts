@@ -4,6 +4,7 @@ import { scaledPrice, scaledSize } from "../../clients/typescript/src/decimals.j
 import { type DepthChange, type ReplayOptions, replay } from "../../clients/typescript/src/depth-reader.js";
 import { MarketHistoryState } from "../../gen/marketd/history/v1/market_history_pb.js";
 import type { BlockHead } from "../domain/block-headers.js";
+import { isGone } from "../domain/depth-book.js";
 import { isoInstant } from "../domain/instant.js";
 import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
 import { type Patience, patiently } from "./patience.js";
@@ -110,12 +111,9 @@ function linesOf({ update, block, scale }: DepthChange, written: Set<string>): s
   const place = `${isoInstant(block.timestamp)},${block.height},${block.streamSequence}`;
   const levels = new Map<string, string>();
   for (const side of ["buy", "sell"] as const) {
-    for (const { price, volume, numberOfOrders } of update[side]) {
-      const isGone = volume === 0n && numberOfOrders === 0n;
-      levels.set(
-        `${side},${scaledPrice(scale, price)}`,
-        isGone ? gone : `${scaledSize(scale, volume)},${numberOfOrders}`,
-      );
+    for (const level of update[side]) {
+      const rest = isGone(level) ? gone : `${scaledSize(scale, level.volume)},${level.numberOfOrders}`;
+      levels.set(`${side},${scaledPrice(scale, level.price)}`, rest);
     }
   }
   if (update.previousSequenceNumber === 0n)

@@ -80,8 +80,8 @@ export class DepthBook {
     const held = this.#sequenceNumber;
     if (held !== undefined && update.sequenceNumber <= held) return "known";
     if (update.previousSequenceNumber === 0n) {
-      this.#buy.replace(update.buy.filter(isThere));
-      this.#sell.replace(update.sell.filter(isThere));
+      this.#buy.replace(update.buy.filter((level) => !isGone(level)));
+      this.#sell.replace(update.sell.filter((level) => !isGone(level)));
     } else {
       if (held === undefined || update.previousSequenceNumber > held) return "gap";
       for (const level of update.buy) setLevel(this.#buy, level);
@@ -92,11 +92,12 @@ export class DepthBook {
   }
 }
 
-function isThere(level: DepthLevel): boolean {
-  return level.volume !== 0n || level.numberOfOrders !== 0n;
+/** Whether a level vanished. */
+export function isGone({ volume, numberOfOrders }: Pick<DepthLevel, "volume" | "numberOfOrders">): boolean {
+  return volume === 0n && numberOfOrders === 0n;
 }
 
 function setLevel(ladder: PriceLadder<DepthLevel>, level: DepthLevel): void {
-  if (isThere(level)) ladder.set(level);
-  else ladder.delete(level.price);
+  if (isGone(level)) ladder.delete(level.price);
+  else ladder.set(level);
 }

@@ -1,4 +1,4 @@
-import type { DepthLevel } from "./depth-book.js";
+import { type DepthLevel, isGone } from "./depth-book.js";
 import type { ChangedLevel } from "./order-book.js";
 import { type BookSide, bestFirst, type MergedSide, PriceLadder, sides } from "./price-ladder.js";
 
@@ -226,9 +226,4 @@ export class TrackedBook {
       this.#forgotten = Math.max(this.#forgotten, oldest.mark);
     }
   }
-}
-
-/** Whether a level vanished. */
-export function isGone({ volume, numberOfOrders }: DepthLevel): boolean {
-  return volume === 0n && numberOfOrders === 0n;
 }

@@ -6,11 +6,11 @@ import {
   numberBase,
 } from "../domain/book-history.js";
 import { quotaKey } from "../domain/client-address.js";
-import type { DepthLevel } from "../domain/depth-book.js";
+import { type DepthLevel, isGone } from "../domain/depth-book.js";
 import type { ChangedLevel } from "../domain/order-book.js";
 import { type BookSide, bestFirst, PriceLadder, sides } from "../domain/price-ladder.js";
 import type { Call } from "../domain/service.js";
-import { isGone, type Levels } from "../domain/tracked-book.js";
+import type { Levels } from "../domain/tracked-book.js";
 import type { Live } from "../live/live.js";
 import { abortFailure } from "../store/connection/fair-queue.js";
 import type { Reader } from "../store/connection/lease.js";

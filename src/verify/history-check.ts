@@ -7,6 +7,7 @@ import {
   sealedDigest,
   startDigest,
 } from "../domain/book-history.js";
+import { isGone } from "../domain/depth-book.js";
 import { groupBy } from "../domain/group-by.js";
 import type { ChangedLevel } from "../domain/order-book.js";
 import { candleRows } from "../store/candle-table.js";
@@ -326,10 +327,10 @@ function toBook(levels: readonly ChangedLevel[]): Book {
 }
 
 function fold(book: Book, { levels }: Pick<BookUpdate, "levels">): void {
-  for (const { side, price, volume, numberOfOrders } of levels) {
-    const key = `${side} ${price}`;
-    if (volume === 0n && numberOfOrders === 0n) book.delete(key);
-    else book.set(key, `${volume} ${numberOfOrders}`);
+  for (const level of levels) {
+    const key = `${level.side} ${level.price}`;
+    if (isGone(level)) book.delete(key);
+    else book.set(key, `${level.volume} ${level.numberOfOrders}`);
   }
 }
 
