@@ -24,7 +24,7 @@ import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
 import { LiveMarket, type LiveMarketData, type MarketDefinition, type Published } from "./live-market.js";
 import { Segment, SegmentResponse } from "./segment-response.js";
 import { type HeldMarkets, SnapshotLog } from "./snapshot-log.js";
-import { marksOf, type SnapshotMarks } from "./snapshot-marks.js";
+import { marksOf, rowsYields, type SnapshotMarks } from "./snapshot-marks.js";
 
 const listEnvelope = { schema: ListLatestMarketDataResponseSchema, open: '{"marketsData":[', close: "]}" } as const;
 
@@ -82,9 +82,6 @@ export interface PreparedLevels {
   readonly marks: SnapshotMarks;
   readonly levels: ReadonlyMap<LiveMarket, PreparedChange>;
 }
-
-/** Rows between two yields while a snapshot is prepared: less than a millisecond. */
-const rowsYields = 4_096;
 
 /** A market that the network announced. */
 export type AnnouncedMarket = LiveMarket & { readonly definition: MarketDefinition };

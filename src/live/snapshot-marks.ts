@@ -1,6 +1,9 @@
 import type { Mark } from "../domain/tracked-book.js";
 import type { Changes } from "../store/changes.js";
 
+/** Rows between two yields while a snapshot is prepared: less than a millisecond. */
+export const rowsYields = 4_096;
+
 /** The marks of a snapshot's rows. */
 export interface SnapshotMarks {
   /** The mark of everything that may have lost vanished levels; undefined: the snapshot has only changes. */
@@ -33,6 +36,3 @@ export function* marksOf(changes: Changes, before: Mark): Generator<void, Snapsh
   const newest = oldest + byNumber.length - 1;
   return { oldest, newest, entries, of: (number) => marks.get(number) ?? oldest };
 }
-
-/** Rows between two yields: less than a millisecond. */
-const rowsYields = 4_096;

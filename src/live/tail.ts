@@ -35,7 +35,6 @@ export interface TailOptions {
 export class Tail {
   readonly #options: TailOptions;
   readonly #stopped = new AbortController();
-  readonly #firstPoll: Promise<void>;
   readonly #rhythm: PollRhythm;
   #answered: () => void = () => {};
   #place: Place | undefined;
@@ -46,9 +45,6 @@ export class Tail {
   constructor(options: TailOptions) {
     this.#options = options;
     this.#rhythm = new PollRhythm(options.limits.pollIntervalMs, performance.now());
-    this.#firstPoll = new Promise((resolve) => {
-      this.#answered = resolve;
-    });
   }
 
   /** When the database last replied, by `performance.now()`; undefined: never. */
@@ -58,8 +54,10 @@ export class Tail {
 
   /** Starts. Resolves after the first reply of the database, or the first failed attempt to reach it. */
   start(): Promise<void> {
-    this.#running = this.#run();
-    return this.#firstPoll;
+    return new Promise((resolve) => {
+      this.#answered = resolve;
+      this.#running = this.#run();
+    });
   }
 
   async stop(): Promise<void> {
