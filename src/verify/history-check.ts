@@ -12,7 +12,7 @@ import { groupBy } from "../domain/group-by.js";
 import type { ChangedLevel } from "../domain/order-book.js";
 import { candleRows } from "../store/candle-table.js";
 import type { Row } from "../store/connection/column.js";
-import type { Connection } from "../store/connection/connection.js";
+import type { Connection, Parameter } from "../store/connection/connection.js";
 import type { Database } from "../store/database.js";
 import {
   type BookChangeRow,
@@ -45,11 +45,11 @@ import {
   sumOf,
   writeTableDigests,
 } from "../store/table-digest-table.js";
-import { readInOrder, readRows, type TableRows, writeRows } from "../store/table-rows.js";
+import { readInOrder, readRows, writeRows } from "../store/table-rows.js";
 import { tradeProgressRows } from "../store/trade-table.js";
 import { checkCandles, checkTradesNow, readTradeSnapshot, sumCandles, type TradeSnapshot } from "./candle-check.js";
 import { Findings, straysNamedMax } from "./findings.js";
-import { type Books, compare } from "./table-check.js";
+import { type Books, compare, readSums, type TableColumns } from "./table-check.js";
 
 const segmentsPerQuery = 100;
 const tradesPerQuery = 10_000;
@@ -71,28 +71,22 @@ export async function checkPastNow(
 ): Promise<PastSnapshot> {
   const historySequence = await readHistorySequence(connection);
   const digests = await readTableDigests(connection, "history_digest");
-  // Without any asset there was no reason to write it.
-  const writtenAssets = digests.get(assetRows.table) ?? noRows;
   const pastTables = digestedPast.map(({ table }) => table);
   const isKept = historySequence > 0n || pastTables.some((table) => digests.has(table));
   const histories = await readBookHistories(connection);
   const changes = await readBookChanges(connection);
-  const written = (table: string) => digests.get(table) ?? (isKept ? undefined : noRows);
-  const check = <R>(table: TableRows<R>, rows: readonly R[]) => {
-    const found = sumOf(table, rows.map(table.values));
-    return compare(connection, table.table, found, written(table.table), { progress, findings }, "history_digest");
+  const check = (table: TableColumns, rows: readonly (readonly Parameter[])[], unwritten: RowSum | undefined) => {
+    const written = digests.get(table.table) ?? unwritten;
+    return compare(connection, table.table, sumOf(table, rows), written, { progress, findings }, "history_digest");
   };
-  const assets = sumOf(assetRows, await readRows(connection, assetRows));
-  await compare(connection, assetRows.table, assets, writtenAssets, { progress, findings }, "history_digest");
-  await check(bookHistoryRows, histories);
-  await check(bookChangeRows, changes);
-  if (isKept) await check(historySequenceRows, [historySequence]);
-  const keepsTrades = digests.has(tradeProgressRows.table);
+  // Without any asset there was no reason to write it.
+  await check(assetRows, await readRows(connection, assetRows), noRows);
+  await check(bookHistoryRows, histories.map(bookHistoryRows.values), isKept ? undefined : noRows);
+  await check(bookChangeRows, changes.map(bookChangeRows.values), isKept ? undefined : noRows);
+  if (isKept) await check(historySequenceRows, [historySequenceRows.values(historySequence)], undefined);
   const tradeProgress = await readRows(connection, tradeProgressRows);
-  if (keepsTrades || tradeProgress.length > 0) {
-    const [found, sum] = [sumOf(tradeProgressRows, tradeProgress), digests.get(tradeProgressRows.table)];
-    await compare(connection, tradeProgressRows.table, found, sum, { progress, findings }, "history_digest");
-  }
+  const keepsTrades = tradeProgress.length > 0 || digests.has(tradeProgressRows.table);
+  if (keepsTrades) await check(tradeProgressRows, tradeProgress, undefined);
   const ofTrades = [pastTradeRows.table, tradeProgressRows.table, candleRows.table];
   const tables: string[] = [...pastTables, assetRows.table, ...ofTrades];
   for (const table of digests.keys()) {
@@ -339,19 +333,12 @@ export async function renewPast(
   connection: Connection,
   write: (statements: (connection: Connection) => Promise<void>) => Promise<void>,
 ): Promise<void> {
-  const sums = new Map<string, RowSum>();
-  for (const table of [assetRows, tradeProgressRows]) {
-    sums.set(table.table, sumOf(table, await readRows(connection, table)));
-  }
+  const isKept = (await readHistorySequence(connection)) > 0n;
+  if (isKept) await renewSegments(connection, write);
+  const sums = await readSums(connection, [assetRows, tradeProgressRows, ...(isKept ? digestedPast : [])]);
   sums.set(candleRows.table, await sumCandles(connection));
   const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");
   sums.set(pastTradeRows.table, await sumTrades(connection, last?.id ?? 0n));
-  if ((await readHistorySequence(connection)) > 0n) {
-    await renewSegments(connection, write);
-    for (const table of digestedPast) {
-      sums.set(table.table, sumOf(table, await readRows(connection, table)));
-    }
-  }
   await write(async (writer) => {
     await writer.run("DELETE FROM history_digest");
     await writeTableDigests(writer, sums, "history_digest");

@@ -7,13 +7,14 @@ import type { Connection } from "../store/connection/connection.js";
 import type { Database } from "../store/database.js";
 import { retentionRows } from "../store/ledger-entry-table.js";
 import { beatTurn, endTurn, type LoaderTurn, readProgress, readTurn, takeTurn } from "../store/progress-table.js";
-import { digestedTables, type RowSum, renewedStart, renewTableDigests, sumOf } from "../store/table-digest-table.js";
-import { readRows, writeRows } from "../store/table-rows.js";
+import { digestedTables, renewedStart, renewTableDigests } from "../store/table-digest-table.js";
+import { writeRows } from "../store/table-rows.js";
 import { Accounts } from "./accounts.js";
 import { BlockRows, type DigestedBlock } from "./block-rows.js";
 import { Findings } from "./findings.js";
 import { renewPast } from "./history-check.js";
 import { LedgerCheck, type LedgerProgress, type RenewDigests } from "./ledger-check.js";
+import { readSums } from "./table-check.js";
 
 /** Blocks whose digests are written in one transaction. */
 export const blocksPerTransaction = 500;
@@ -81,10 +82,7 @@ async function renewAll(
   await renewal.write();
   await renewPast(rows, (write) => renewal.inTurn(write));
   await renewal.inTurn(async (connection) => {
-    const tables = [...digestedTables, retentionRows];
-    const sums = new Map<string, RowSum>();
-    for (const table of tables) sums.set(table.table, sumOf(table, await readRows(connection, table)));
-    await renewTableDigests(connection, sums, height);
+    await renewTableDigests(connection, await readSums(connection, [...digestedTables, retentionRows]), height);
   });
   return height;
 }
