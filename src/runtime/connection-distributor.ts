@@ -101,9 +101,10 @@ export class ConnectionDistributor {
     while (this.#waiting.size > kept && this.#refusing < this.#refusalsMax) this.#refuse(this.#waiting.takeExcess());
   }
 
-  /** A connection that was handed to a taker and did not reach it. */
-  takeBack(socket: Socket): void {
-    this.#wait(socket);
+  /** A connection waits for a taker: a new one, or one that was handed to a taker and did not reach it. */
+  wait(socket: Socket): void {
+    this.#waiting.add(socket);
+    this.handOut();
   }
 
   /** Refuses connections that have waited too long. Call it at intervals. */
@@ -139,13 +140,8 @@ export class ConnectionDistributor {
       this.#open -= 1;
     });
     socket.on("error", () => {});
-    this.#wait(socket);
+    this.wait(socket);
     if (this.#open > this.#connectionsMax) this.#refuse(this.#waiting.takeExcess());
-  }
-
-  #wait(socket: Socket): void {
-    this.#waiting.add(socket);
-    this.handOut();
   }
 
   #next(): ConnectionTaker | undefined {

@@ -309,7 +309,7 @@ export class Primary {
     const worker = new WorkerProcess(start, this.#options.flags ?? [], {
       message: (from, message) => this.#hear(from, message),
       free: () => this.#connections.handOut(),
-      returned: (_, socket) => this.#connections.takeBack(socket),
+      returned: (_, socket) => this.#connections.wait(socket),
       ended: (from, how) => this.#ended(from, how),
     });
     this.#workers.add(worker);
