@@ -107,8 +107,6 @@ function requestOf({ partyId, assetId }: LedgerSubject, startNs: bigint | undefi
  * byte for byte, one export that was started at the newest block of the last slice.
  */
 export class LedgerDownload {
-  readonly #options: DownloadOptions;
-  #checkpoint: Checkpoint;
   /** Times of the oldest and the newest entry; undefined: not known yet. */
   #extent: { readonly oldestNs: bigint; readonly newestNs: bigint } | undefined;
   #widthNs = 1n;
@@ -116,22 +114,22 @@ export class LedgerDownload {
   #failures = 0;
   #mismatches = 0;
 
-  constructor(options: DownloadOptions, checkpoint: Checkpoint) {
-    this.#options = options;
-    this.#checkpoint = checkpoint;
-  }
+  constructor(
+    private readonly options: DownloadOptions,
+    private checkpoint: Checkpoint,
+  ) {}
 
   /**
    * @throws LedgerReplaced if it has to start again; ConnectError if the server is unreachable for too long;
    * OperatorError
    */
   async run(): Promise<Download> {
-    const { part } = this.#options;
+    const { part } = this.options;
     for (;;) {
       try {
         const extent = this.#extent ?? (await this.#askExtent());
         const newestBlock = await this.#readSlice(extent);
-        if (newestBlock !== undefined) return { ...this.#checkpoint, newestBlock };
+        if (newestBlock !== undefined) return { ...this.checkpoint, newestBlock };
       } catch (thrown) {
         await part.drop();
         await this.#waitAfter(thrown);
@@ -141,13 +139,13 @@ export class LedgerDownload {
   }
 
   async #askExtent() {
-    const { server, subject } = this.#options;
+    const { server, subject } = this.options;
     const { partyId, assetId, startNs, endNs } = subject;
     const account = { assetId, partyIds: [partyId] };
     const filter = { fromAccountFilter: account, toAccountFilter: account };
     const { dateRange } = requestOf(subject, startNs, endNs);
     const edgeNs = async (newestFirst: boolean) => {
-      const signal = AbortSignal.any([this.#options.signal, AbortSignal.timeout(responseMaxMs)]);
+      const signal = AbortSignal.any([this.options.signal, AbortSignal.timeout(responseMaxMs)]);
       const query = { filter, dateRange, newestFirst, pageSize: 1, signal };
       for await (const { node } of ledgerEntries(server.client, query)) return node.timestamp;
       return undefined;
@@ -161,8 +159,8 @@ export class LedgerDownload {
 
   /** Reads the next slice, and returns its newest block if it was the last. */
   async #readSlice({ oldestNs, newestNs }: { oldestNs: bigint; newestNs: bigint }): Promise<BlockHead | undefined> {
-    const { subject, part, onSlice, onBytes } = this.#options;
-    const before = this.#checkpoint;
+    const { subject, part, onSlice, onBytes } = this.options;
+    const before = this.checkpoint;
     const startNs = before.nextNs ?? subject.startNs;
     const end = (startNs !== undefined && startNs > oldestNs ? startNs : oldestNs) + this.#widthNs;
     const isLast = end >= newestNs;
@@ -179,7 +177,7 @@ export class LedgerDownload {
     if (newestBlock.timeNs < (isLast ? newestNs : end)) throw isBehind();
     // Afterwards: then the server had no other ledger when it sent the slice.
     await this.#confirmLastRows();
-    this.#checkpoint = {
+    this.checkpoint = {
       nextNs: endNs,
       bytes: part.bytes,
       sha256: part.sha256,
@@ -189,7 +187,7 @@ export class LedgerDownload {
     };
     part.keep();
     this.#resize(performance.now() - startedAt);
-    await onSlice(this.#checkpoint, isLast);
+    await onSlice(this.checkpoint, isLast);
     this.#heardAt = performance.now();
     this.#failures = 0;
     this.#mismatches = 0;
@@ -208,7 +206,7 @@ export class LedgerDownload {
     endNs: bigint | undefined,
     write: (csv: Uint8Array) => Promise<void>,
   ): Promise<{ readonly summary: ExportSummary; readonly newestBlock: BlockHead }> {
-    const { server, subject, signal } = this.#options;
+    const { server, subject, signal } = this.options;
     const silence = new AbortController();
     const endIfSilent = () => silence.abort(new ConnectError(`no data for ${silenceMaxMs} ms`, Code.Unavailable));
     const timer = setTimeout(endIfSilent, silenceMaxMs);
@@ -237,7 +235,7 @@ export class LedgerDownload {
 
   /** @throws LedgerReplaced unless the server still has the last rows; ConnectError if it is behind another one */
   async #confirmLastRows(): Promise<void> {
-    const { lastRows, nextNs } = this.#checkpoint;
+    const { lastRows, nextNs } = this.checkpoint;
     if (lastRows === undefined) return;
     const timeNs = BigInt(nanoseconds(lastRows.time) ?? 0);
     for (let attempt = 1; ; attempt++) {
@@ -255,7 +253,7 @@ export class LedgerDownload {
 
   /** @throws the error, or an OperatorError, if another attempt cannot succeed */
   async #waitAfter(thrown: unknown): Promise<void> {
-    const { signal, giveUpMs, onFailure } = this.#options;
+    const { signal, giveUpMs, onFailure } = this.options;
     if (signal.aborted || !(thrown instanceof ConnectError) || !isTransient(thrown)) throw thrown;
     const reason = reasonOf(thrown);
     if (thrown.code === Code.DataLoss && ++this.#mismatches >= mismatchesMax) {

@@ -18,16 +18,14 @@ const { decode } = numberCursors("trades");
 
 /** The newest trades of a market, as long as {@link follow} runs. All have the market's decimals of now. */
 export class RecentTrades {
-  readonly #server: Server;
-  readonly #marketId: string;
   #trades: readonly Trade[] | undefined;
   /** Ends the current stream. */
   #stream = new AbortController();
 
-  constructor(server: Server, marketId: string) {
-    this.#server = server;
-    this.#marketId = marketId;
-  }
+  constructor(
+    private readonly server: Server,
+    private readonly marketId: string,
+  ) {}
 
   /** Newest first. Undefined: the server has not told, or tells no trades. */
   get newest(): readonly Trade[] | undefined {
@@ -71,11 +69,11 @@ export class RecentTrades {
     const options = { signal: AbortSignal.any([signal, call.signal]), onHeader };
     try {
       let isFirst = true;
-      for await (const { trades } of this.#server.client.observeTrades({ marketIds: [this.#marketId] }, options)) {
+      for await (const { trades } of this.server.client.observeTrades({ marketIds: [this.marketId] }, options)) {
         timer.refresh();
         if (isFirst) this.#trades = await this.#list(startHeight, scaleNow(), signal);
         isFirst = false;
-        checkPrices(this.#marketId, trades.map(levelOf));
+        checkPrices(this.marketId, trades.map(levelOf));
         this.#trades = [...trades.toReversed(), ...(this.#trades ?? [])].slice(0, recentTradesMax);
         yield;
       }
@@ -89,8 +87,8 @@ export class RecentTrades {
 
   /** The newest trades up to a block, of those that are known to have the decimals of now. */
   async #list(height: bigint, scale: Scale, signal: AbortSignal): Promise<readonly Trade[]> {
-    const { client } = this.#server;
-    const marketId = this.#marketId;
+    const { client } = this.server;
+    const marketId = this.marketId;
     const options = { signal, timeoutMs: shortResponseMaxMs };
     const page = await client.listTrades({ marketIds: [marketId], pagination: { first: recentTradesMax } }, options);
     // Later blocks, which may have the same time, are streamed.
@@ -111,8 +109,8 @@ export class RecentTrades {
   /** Whether the market is known to have had these decimals at a time. */
   async #hasScale(timestamp: bigint, scale: Scale, options: CallOptions): Promise<boolean> {
     try {
-      const before = await this.#server.client.getMarketDepthAt(
-        { marketId: this.#marketId, timestamp, maxDepth: 1n },
+      const before = await this.server.client.getMarketDepthAt(
+        { marketId: this.marketId, timestamp, maxDepth: 1n },
         options,
       );
       const [then, now] = [decimalsOf(before), decimalsOf(scale)];

@@ -11,23 +11,21 @@ export const plainProgressIntervalMs = 10_000;
  * `text` is called only when a line is due.
  */
 export class ProgressLine {
-  readonly #log: Log | undefined;
   readonly #terminal = process.stderr.isTTY === true;
-  #dueAt = performance.now() + (process.stderr.isTTY === true ? progressIntervalMs : plainProgressIntervalMs);
+  readonly #intervalMs = this.#terminal ? progressIntervalMs : plainProgressIntervalMs;
+  #dueAt = performance.now() + this.#intervalMs;
   #shown = false;
 
-  constructor(log?: Log) {
-    this.#log = log;
-  }
+  constructor(private readonly log?: Log) {}
 
   update(text: () => string): void {
     const now = performance.now();
     if (now < this.#dueAt) return;
-    this.#dueAt = now + (this.#terminal ? progressIntervalMs : plainProgressIntervalMs);
+    this.#dueAt = now + this.#intervalMs;
     this.#shown = true;
     if (this.#terminal) process.stderr.write(`\r\u001b[2K${text()}`);
-    else if (this.#log === undefined) process.stderr.write(`${text()}\n`);
-    else this.#log.info(text());
+    else if (this.log === undefined) process.stderr.write(`${text()}\n`);
+    else this.log.info(text());
   }
 
   /** Clears the renewed line; plain lines stay. */

@@ -27,17 +27,14 @@ export interface IdListSchemas<S extends DescMessage> {
 /** Keeps some responses by their keys; when there are too many, it begins anew. */
 export class ResponseCache<S extends DescMessage> {
   readonly #responses = new Map<string, EncodedResponse<S>>();
-  readonly #responsesMax: number;
 
-  constructor(responsesMax: number) {
-    this.#responsesMax = responsesMax;
-  }
+  constructor(private readonly responsesMax: number) {}
 
   get(key: string, make: () => EncodedResponse<S>): EncodedResponse<S> {
     const known = this.#responses.get(key);
     if (known !== undefined) return known;
     const response = make();
-    if (this.#responses.size >= this.#responsesMax) this.#responses.clear();
+    if (this.#responses.size >= this.responsesMax) this.#responses.clear();
     this.#responses.set(key, response);
     return response;
   }

@@ -14,27 +14,24 @@ const envelope = { schema: ObserveMarketsDataResponseSchema, open: '{"marketData
 export class MarketDataFeed implements FeedSource<Schema> {
   readonly kind = "market_data";
   readonly heartbeat = new SegmentResponse(envelope, []);
-  readonly #state: LiveState;
-  readonly #markets: readonly LiveMarket[] | undefined;
-  readonly #bytesMax: number;
   /** By the place before, as of the newest snapshot. */
   readonly #known = new Map<bigint, Messages>();
   #streamSequence = -1n;
 
   /** `markets` undefined: every market, also those announced later. */
-  constructor(state: LiveState, markets: readonly LiveMarket[] | undefined, bytesMax: number) {
-    this.#state = state;
-    this.#markets = markets;
-    this.#bytesMax = bytesMax;
-  }
+  constructor(
+    private readonly state: LiveState,
+    private readonly markets: readonly LiveMarket[] | undefined,
+    private readonly bytesMax: number,
+  ) {}
 
   next(place: bigint): Messages {
-    const { streamSequence } = this.#state.progress;
+    const { streamSequence } = this.state.progress;
     if (streamSequence !== this.#streamSequence) this.#known.clear();
     this.#streamSequence = streamSequence;
     let messages = this.#known.get(place);
     if (messages === undefined) {
-      const markets = this.#markets ?? this.#state.announced;
+      const markets = this.markets ?? this.state.announced;
       const changed = markets.flatMap(({ data, dataShownSequence }) => {
         return data === undefined || dataShownSequence <= place ? [] : [data.segment];
       });
@@ -51,7 +48,7 @@ export class MarketDataFeed implements FeedSource<Schema> {
     for (const segment of segments) {
       // In UTF-8, a character has three bytes at most.
       const size = 3 * segment.json().length;
-      if (bytes + size > this.#bytesMax) {
+      if (bytes + size > this.bytesMax) {
         messages.push([]);
         bytes = 0;
       }

@@ -7,15 +7,13 @@ import { CachedResponse, type EventId } from "../encoding/message-response.js";
 
 /** A message that several responses contain. It is encoded at most once per encoding. */
 export class Segment {
-  readonly #binary: () => Uint8Array;
-  readonly #makeJson: () => string;
   #field: Uint8Array | undefined;
   #json: string | undefined;
 
-  private constructor(binary: () => Uint8Array, json: () => string) {
-    this.#binary = binary;
-    this.#makeJson = json;
-  }
+  private constructor(
+    private readonly binary: () => Uint8Array,
+    private readonly makeJson: () => string,
+  ) {}
 
   /** From a message, or a plain object with its fields. It must not be changed afterwards. */
   static of<S extends DescMessage>(schema: S, fields: Encodable<S>): Segment {
@@ -43,12 +41,12 @@ export class Segment {
 
   /** The bytes as field 1 of the enclosing message: tag, length, content. */
   field(): Uint8Array {
-    this.#field ??= new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(this.#binary()).finish();
+    this.#field ??= new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(this.binary()).finish();
     return this.#field;
   }
 
   json(): string {
-    this.#json ??= this.#makeJson();
+    this.#json ??= this.makeJson();
     return this.#json;
   }
 }

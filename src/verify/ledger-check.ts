@@ -82,12 +82,7 @@ async function* piecesOf(pages: AsyncIterable<StoredBlock[]>, oldest: bigint): A
 
 /** Compares the entries of blocks with the digests of the blocks, and with each other. */
 export class LedgerCheck {
-  readonly #readers: readonly Connection[];
-  readonly #blocks: BlockRows;
-  readonly #accounts: Accounts;
   readonly #balances: Balances;
-  readonly #findings: Findings;
-  readonly #renewal: RenewDigests | undefined;
   #progress: { blocks: number; entries: number; height: bigint } = { blocks: 0, entries: 0, height: 0n };
   /** The block whose entries are being read. */
   #digest = createHash("sha256");
@@ -100,18 +95,13 @@ export class LedgerCheck {
 
   /** `readers` read entries at the same time, and must not be used by others meanwhile. */
   constructor(
-    readers: readonly Connection[],
-    blocks: BlockRows,
-    accounts: Accounts,
-    findings: Findings,
-    renewal?: RenewDigests,
+    private readonly readers: readonly Connection[],
+    private readonly blocks: BlockRows,
+    private readonly accounts: Accounts,
+    private readonly findings: Findings,
+    private readonly renewal?: RenewDigests,
   ) {
-    this.#renewal = renewal;
-    this.#readers = readers;
-    this.#blocks = blocks;
-    this.#accounts = accounts;
     this.#balances = new Balances(accounts);
-    this.#findings = findings;
   }
 
   /** Checks all blocks up to a height. Each reader reads another piece while one is checked. */
@@ -129,19 +119,19 @@ export class LedgerCheck {
       piece.catch(() => {});
       pending.push({ reader, piece });
     };
-    for (const reader of this.#readers) read(reader);
+    for (const reader of this.readers) read(reader);
     for (let next = pending.shift(); next !== undefined; next = pending.shift()) {
       const now = await next.piece;
       if (now === undefined) break;
       read(next.reader);
       await this.#check(now);
-      await this.#renewal?.keepTurn();
+      await this.renewal?.keepTurn();
       onProgress(this.#progress);
     }
     for (const [asset, amount] of this.#balances.appeared()) {
       const what = amount > 0n ? `${amount} appeared` : `${-amount} vanished`;
-      this.#findings.add("ledger_entry", undefined, `of asset ${asset} ${what} between entries`);
-      this.#findings.ofSource++;
+      this.findings.add("ledger_entry", undefined, `of asset ${asset} ${what} between entries`);
+      this.findings.ofSource++;
     }
     return this.#progress;
   }
@@ -151,7 +141,7 @@ export class LedgerCheck {
     const { entries, text, oldest } = await readEntries(reader, low, high);
     if (entries > BigInt(entriesPerText)) {
       const finding = `${entries} entries are where at most ${entriesPerText} belong`;
-      this.#findings.add("ledger_entry", blocks[0]?.height, finding);
+      this.findings.add("ledger_entry", blocks[0]?.height, finding);
     }
     return { ...piece, entries, rows: new EntryRows(text), oldest: oldest.height };
   }
@@ -168,7 +158,7 @@ export class LedgerCheck {
         rows.readRow();
         const height = rows.id >> positionBits;
         if (height < this.#oldest) continue;
-        this.#findings.add("ledger_entry", height, `entry ${rows.id} belongs to no block`);
+        this.findings.add("ledger_entry", height, `entry ${rows.id} belongs to no block`);
       }
     };
     for (const [index, block] of blocks.entries()) {
@@ -189,7 +179,7 @@ export class LedgerCheck {
     if (!isCut) passStrays(undefined);
     // A column may hold the text of another row.
     if (entries <= BigInt(entriesPerText) && BigInt(rows.count) !== entries) {
-      this.#findings.add("ledger_entry", blocks[0]?.height, `${entries} entries read as ${rows.count}`);
+      this.findings.add("ledger_entry", blocks[0]?.height, `${entries} entries read as ${rows.count}`);
     }
   }
 
@@ -197,17 +187,17 @@ export class LedgerCheck {
     if (!this.#isMisplaced && block.height >= this.#oldest && !rows.isId(this.#expected)) {
       this.#isMisplaced = true;
       const text = `entry ${rows.id} is there where position ${this.#positions} belongs`;
-      this.#findings.add("ledger_entry", block.height, text);
+      this.findings.add("ledger_entry", block.height, text);
     }
     this.#positions++;
     this.#expected.low++;
     if (this.#expected.low === lowMax) this.#expected = { high: this.#expected.high + 1, low: 0 };
     if (block.height < this.#oldest) return;
     const { from, to, classId, transferType, quantity, fromBalance, toBalance } = rows;
-    this.#renewal?.entry(from, to, classId);
-    const problem = this.#accounts.problem(from, to, classId, transferType);
+    this.renewal?.entry(from, to, classId);
+    const problem = this.accounts.problem(from, to, classId, transferType);
     if (problem !== undefined) {
-      this.#findings.add("ledger_entry", block.height, `entry ${rows.id} ${problem}`);
+      this.findings.add("ledger_entry", block.height, `entry ${rows.id} ${problem}`);
       return;
     }
     this.#balance(block, rows, from, this.#balances.leg(from, -quantity, fromBalance));
@@ -217,9 +207,9 @@ export class LedgerCheck {
   #balance(block: StoredBlock, rows: EntryRows, account: number, difference: bigint | undefined): void {
     if (difference === undefined) return;
     const text = `entry ${rows.id} states a balance of account ${account} that is off by ${difference}`;
-    this.#findings.add("ledger_entry", block.height, text);
+    this.findings.add("ledger_entry", block.height, text);
     // A row that was changed since is found by its digest too.
-    this.#findings.ofSource++;
+    this.findings.ofSource++;
   }
 
   async #endBlock(block: StoredBlock): Promise<void> {
@@ -227,15 +217,15 @@ export class LedgerCheck {
     const digest = this.#digest.digest().toString("latin1");
     // Some that were dropped may still exist, because `retain` deletes them gradually.
     const isKept = height >= this.#oldest;
-    if (this.#renewal !== undefined) {
-      await this.#renewal.block(block, isKept ? digest : undefined);
+    if (this.renewal !== undefined) {
+      await this.renewal.block(block, isKept ? digest : undefined);
     } else if (isKept && this.#positions !== ledgerEntries) {
       const text = `it has ${this.#positions} entries, and ${ledgerEntries} were written`;
-      this.#findings.add("ledger_entry", height, text);
+      this.findings.add("ledger_entry", height, text);
     } else if (isKept && entriesDigest !== null && digest !== entriesDigest) {
-      this.#findings.add("ledger_entry", height, "its entries are not what was written");
+      this.findings.add("ledger_entry", height, "its entries are not what was written");
     }
-    if (this.#renewal === undefined) await this.#blocks.check(block);
+    if (this.renewal === undefined) await this.blocks.check(block);
     this.#progress = {
       blocks: this.#progress.blocks + 1,
       entries: this.#progress.entries + this.#positions,
