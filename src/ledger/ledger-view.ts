@@ -30,25 +30,17 @@ export interface LedgerExtent extends DirectoryExtent {
   readonly high: bigint;
 }
 
-/** The oldest block that is kept in a store, as far as it is known. */
-export interface KnownOldest extends OldestKept {
-  readonly storeId: string;
-}
-
-/** The size of a store's ledger when its entries were counted, up to one more than a small one has. */
-interface CountedSize extends LedgerSize {
-  /** Undefined: the store was empty. */
-  readonly storeId: string | undefined;
-}
-
-/** What earlier requests found, for the next to begin with. */
+/** What earlier requests found of a store, for the next to begin with. */
 export interface KnownLedger {
-  readonly oldest: KnownOldest;
-  /** Undefined: not counted yet. */
-  readonly size: CountedSize | undefined;
+  /** Undefined: it was empty. */
+  readonly storeId: string | undefined;
+  /** The oldest block that is kept, as far as it is known. */
+  readonly oldest: OldestKept;
+  /** When its entries were counted, up to one more than a small ledger has. Undefined: not counted yet. */
+  readonly size: LedgerSize | undefined;
 }
 
-export const unknownLedger: KnownLedger = { oldest: { ...everythingKept, storeId: "" }, size: undefined };
+export const unknownLedger: KnownLedger = { storeId: undefined, oldest: everythingKept, size: undefined };
 
 /** Begins the row of a statement that tells the extent; rows of entries begin with a digit. */
 const extentMark = "extent";
@@ -61,49 +53,46 @@ export class LedgerView {
   readonly costs: PlanCosts[] = [];
   #statements = 0;
   #extent: LedgerExtent | undefined;
-  #oldest: KnownOldest;
-  #size: CountedSize | undefined;
-  readonly #reader: Reader;
-  readonly #time: TimeRange;
+  #known: KnownLedger;
 
-  constructor(reader: Reader, { oldest, size }: KnownLedger, time = always) {
-    this.#reader = reader;
-    this.#oldest = oldest;
-    this.#size = size;
-    this.#time = time;
+  constructor(
+    private readonly reader: Reader,
+    known: KnownLedger,
+    private readonly time = always,
+  ) {
+    this.#known = known;
   }
 
   /** The latest word of a statement on which entries are kept; what was read before it has moved has to be read again. */
-  get oldest(): KnownOldest {
-    return this.#oldest;
+  get oldest(): OldestKept {
+    return this.#known.oldest;
   }
 
   /** What to begin the next view with. */
   get known(): KnownLedger {
-    return { oldest: this.#oldest, size: this.#size };
+    return this.#known;
   }
 
   /** Whether the ledger's size is known, as far as this request sees it. Before the first statement it is believed. */
   get isCounted(): boolean {
-    if (this.#size === undefined || this.#extent === undefined) return this.#size !== undefined;
-    const { entries, newest, storeId } = this.#size;
-    if (storeId !== this.#extent.newestBlock?.storeId) return false;
+    const { size } = this.#known;
+    if (size === undefined || this.#extent === undefined) return size !== undefined;
     // A large ledger stays large.
-    return entries > smallLedgerEntriesMax || newest === this.#extent.newest;
+    return size.entries > smallLedgerEntriesMax || size.newest === this.#extent.newest;
   }
 
   /** The size of a small ledger; undefined: it is not small. Runs a statement if the size is not known. */
   async smallSize(): Promise<LedgerSize | undefined> {
-    const size = this.isCounted && this.#size !== undefined ? this.#size : await this.#count();
+    const size = (this.isCounted ? this.#known.size : undefined) ?? (await this.#count());
     return size.entries > smallLedgerEntriesMax ? undefined : size;
   }
 
   /** @throws Failure `failed_precondition`, which names the field, for an id whose entries were dropped */
   requireKept(id: bigint, path?: string): void {
-    if (id >= firstIdOfBlock(this.#oldest.height)) return;
+    if (id >= firstIdOfBlock(this.oldest.height)) return;
     throw worded(({ field }) => {
       const what = path === undefined ? "the export" : field(path);
-      return notRetained(what, "ledger entries", this.#oldest, "LEDGER_NOT_RETAINED");
+      return notRetained(what, "ledger entries", this.oldest, "LEDGER_NOT_RETAINED");
     });
   }
 
@@ -113,8 +102,8 @@ export class LedgerView {
    * @throws ReadBehindError if the server lacks what this process or this response has read already
    */
   async read(...selects: readonly string[]): Promise<string[]> {
-    const parts = [extentSql(this.#time), ...selects].map((select) => `(${select})`);
-    const rows = await this.#reader.query<{ readonly entry: string }>(parts.join("\nUNION ALL "));
+    const parts = [extentSql(this.time), ...selects].map((select) => `(${select})`);
+    const rows = await this.reader.query<{ readonly entry: string }>(parts.join("\nUNION ALL "));
     this.#statements++;
     const texts: string[] = [];
     for (const { entry } of rows) {
@@ -140,7 +129,7 @@ export class LedgerView {
   clip(range: IdRange): IdRange {
     const { low: first, high } = this.#extent ?? { low: 0n, high: idMax };
     return {
-      low: [first, firstIdOfBlock(this.#oldest.height)].reduce((low, id) => (id > low ? id : low), range.low),
+      low: [first, firstIdOfBlock(this.oldest.height)].reduce((low, id) => (id > low ? id : low), range.low),
       high: range.high < high ? range.high : high,
       descending: range.descending,
     };
@@ -159,24 +148,21 @@ export class LedgerView {
       `SELECT ${asText("COUNT(*)")} FROM
          (SELECT 1 FROM ledger_entry FORCE INDEX (PRIMARY) LIMIT ${smallLedgerEntriesMax + 1}) AS e`,
     );
-    const { newest, newestBlock } = await this.reach();
-    this.#size = { entries: Number(entries), newest, storeId: newestBlock?.storeId };
-    return this.#size;
+    const { newest } = await this.reach();
+    const size = { entries: Number(entries), newest };
+    this.#known = { ...this.#known, size };
+    return size;
   }
 
   #note(extent: LedgerExtent): void {
-    const { newestBlock } = extent;
-    this.#reader.found(newestBlock);
-    const { newest } = extent;
+    const { newestBlock, newest, oldest } = extent;
+    this.reader.found(newestBlock);
     if (newestBlock !== undefined && newest >= firstIdOfBlock(newestBlock.height + 1n)) throw inPart();
-    if (newestBlock !== undefined) this.#noteOldest({ storeId: newestBlock.storeId, ...extent.oldest });
+    const storeId = newestBlock?.storeId;
+    if (storeId !== this.#known.storeId) this.#known = { storeId, oldest, size: undefined };
+    // A replica that lags may still have more.
+    else if (oldest.height > this.oldest.height) this.#known = { ...this.#known, oldest };
     this.#extent ??= extent;
-  }
-
-  /** A replica that lags may still have more; another store has a beginning of its own. */
-  #noteOldest(found: KnownOldest): void {
-    if (found.storeId === this.#oldest.storeId && found.height <= this.#oldest.height) return;
-    this.#oldest = found;
   }
 }
 
