@@ -45,11 +45,11 @@ import {
   sumOf,
   writeTableDigests,
 } from "../store/table-digest-table.js";
-import { readInOrder, readRows, writeRows } from "../store/table-rows.js";
+import { readInOrder, readRows, type Table, writeRows } from "../store/table-rows.js";
 import { tradeProgressRows } from "../store/trade-table.js";
 import { checkCandles, checkTradesNow, readTradeSnapshot, sumCandles, type TradeSnapshot } from "./candle-check.js";
 import { Findings, straysNamedMax } from "./findings.js";
-import { type Books, compare, readSums, type TableColumns } from "./table-check.js";
+import { type Books, compare, readSums } from "./table-check.js";
 
 const segmentsPerQuery = 100;
 const tradesPerQuery = 10_000;
@@ -75,7 +75,7 @@ export async function checkPastNow(
   const isKept = historySequence > 0n || pastTables.some((table) => digests.has(table));
   const histories = await readBookHistories(connection);
   const changes = await readBookChanges(connection);
-  const check = (table: TableColumns, rows: readonly (readonly Parameter[])[], unwritten: RowSum | undefined) => {
+  const check = (table: Table, rows: readonly (readonly Parameter[])[], unwritten: RowSum | undefined) => {
     const written = digests.get(table.table) ?? unwritten;
     return compare(connection, table.table, sumOf(table, rows), written, { progress, findings }, "history_digest");
   };

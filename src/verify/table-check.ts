@@ -16,7 +16,7 @@ import {
   readTableDigests,
   sumOf,
 } from "../store/table-digest-table.js";
-import { readRows, type TableRows } from "../store/table-rows.js";
+import { readRows, type Table } from "../store/table-rows.js";
 import type { Findings } from "./findings.js";
 
 /** A bundle's signatures come before or after it. A bundle without any after this time is a finding. */
@@ -70,11 +70,8 @@ function booksOf(tables: ReadonlyMap<string, Parameter[][]>): Books {
   return groupBy(standing, ({ marketId }) => marketId);
 }
 
-/** A table, as far as its rows are read and hashed. */
-export type TableColumns = Pick<TableRows<never>, "table" | "columns">;
-
 /** What the rows of each table add up to, by its name. */
-export async function readSums(connection: Connection, tables: readonly TableColumns[]): Promise<Map<string, RowSum>> {
+export async function readSums(connection: Connection, tables: readonly Table[]): Promise<Map<string, RowSum>> {
   const sums = new Map<string, RowSum>();
   for (const table of tables) sums.set(table.table, sumOf(table, await readRows(connection, table)));
   return sums;
