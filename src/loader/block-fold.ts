@@ -292,7 +292,7 @@ export class BlockFold {
     const problem =
       this.#sequence === undefined && this.#reached !== undefined
         ? `the recording begins with event ${sequence}, but the database is at the end of block ${this.#reached.height} and needs event ${needed}`
-        : `the stream has a gap: event ${sequence} comes after event ${before}, where ${needed} is needed`;
+        : `the stream ${sequence < needed ? "goes back" : "has a gap"}: event ${sequence} comes after event ${before}, where ${needed} is needed`;
     throw new RecordingError(problem);
   }
 

@@ -41,8 +41,11 @@ export const transactionLedgerBytes = 4 * 1024 * 1024;
 /** … or this many other rows … */
 export const transactionRowsMax = 10_000;
 
-/** … or when the input has nothing more for this long: then each block is written as it ends. */
+/** … or when the input has nothing more for this long: then each block is written as it ends, if it is followed … */
 export const inputIdleMs = 20;
+
+/** … until this many bytes came without such a wait: they are a backlog. */
+export const backlogBytes = 1024 * 1024;
 
 /** When the load is to end, the current transaction has this long, in milliseconds … */
 export const stopMsMax = 10_000;
@@ -162,7 +165,8 @@ class Loader {
   /** Since when the server that was reached holds less than what was committed. */
   #behindSince: number | undefined;
   #localInfile: boolean;
-  #blockByBlock: boolean;
+  /** Bytes since the loader last waited for input that it follows. */
+  #bytesSinceWait = Number.POSITIVE_INFINITY;
   #nextBlockAt = 0;
   /** The one that is being read. */
   #source: Source | undefined;
@@ -184,7 +188,6 @@ class Loader {
     this.#progress = from.progress;
     this.#newestDigest = from.newestDigest;
     this.#localInfile = options.localInfile ?? true;
-    this.#blockByBlock = options.blockByBlock === true || options.pace !== undefined;
     this.#meter = new ProgressMeter(from.fold);
   }
 
@@ -237,6 +240,7 @@ class Loader {
           if (!this.#isAborted()) splitter.end();
           return false;
         }
+        this.#bytesSinceWait += next.value.length;
         if (await this.#frames(splitter.frames(next.value))) return true;
         // Input that is known already, or a block without an end, is read for long without a transaction.
         if (this.turn?.isDue === true && this.#writing === undefined) await this.#showTurn(this.turn);
@@ -275,7 +279,7 @@ class Loader {
   ): Promise<IteratorResult<Uint8Array> | undefined> {
     const next = chunks.next();
     if (await settlesWithin(next, inputIdleMs)) return await next;
-    if (followed) this.#blockByBlock = true;
+    if (followed) this.#bytesSinceWait = 0;
     if (this.from.fold.hasBatch) await this.#flush();
     await this.#settle();
     return await this.#waitFor(next);
@@ -300,6 +304,12 @@ class Loader {
 
   #tellTurn(): void {
     this.options.status?.setTurn(this.turn?.isOurs !== false);
+  }
+
+  /** Whether each block has a transaction of its own. */
+  get #blockByBlock(): boolean {
+    const { blockByBlock, pace } = this.options;
+    return blockByBlock === true || pace !== undefined || this.#bytesSinceWait < backlogBytes;
   }
 
   #isBatchFull(): boolean {

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vites
 import { ProtocolUpgradeStartedSchema } from "../../gen/vega/events/v1/events_pb.js";
 import { Order_Status, Side } from "../../gen/vega/vega_pb.js";
 import { OrderBooks } from "../../src/domain/order-book.js";
-import { inputIdleMs, type LoadOptions, load } from "../../src/loader/load.js";
+import { backlogBytes, inputIdleMs, type LoadOptions, load } from "../../src/loader/load.js";
 import { type LoadSummary, renderSummary } from "../../src/loader/load-summary.js";
 import { fileSource, streamSource } from "../../src/loader/source.js";
 import { simulate } from "../../src/simulator/network.js";
@@ -90,6 +90,14 @@ describe("errors, each with its place", () => {
   };
   const cases: [string, () => Uint8Array, string][] = [
     ["a gap", () => skipTo(7n).bytes(), "the stream has a gap: event 7 comes after event 4, where 5 is needed"],
+    [
+      "an event that was there before",
+      () => {
+        const three = two().begin(3, 30n);
+        return Buffer.concat([three.bytes(), ...three.frames.slice(-1)]);
+      },
+      "the stream goes back: event 5 comes after event 5, where 6 is needed",
+    ],
     ["another chain", () => otherChain().bytes(), 'event 5 is of chain "other", the database holds chain "test-chain"'],
     [
       "time that decreases",
@@ -518,6 +526,46 @@ it("shows each block as soon as it ends when the input is made as it is read, an
   while ((await store.query("SELECT height FROM block")).length === 0) await sleep(5);
   stop.abort();
   expect(await loading).toMatchObject({ blocks: 1 });
+});
+
+it("writes a backlog of what it follows in few transactions, also after it had caught up", async () => {
+  const [blocks, ordersPerBlock] = [100, 200];
+  const all = new RecordingBuilder();
+  const ends: number[] = [];
+  for (let height = 1; height <= blocks + 3; height++) {
+    all.block(height, BigInt(height) * 10n, (r) => {
+      for (let n = 0; n < ordersPerBlock; n++) r.order({ id: `${height}-${n}`, marketId: "m", price: "1" });
+    });
+    ends.push(all.frames.length);
+  }
+  const part = (from: number, to: number) => Buffer.concat(all.frames.slice(ends[from - 1] ?? 0, ends[to - 1]));
+  const written = async (height: number) => {
+    const beatOf = "SELECT CAST(height AS SIGNED) AS height, loader_beat AS beat FROM progress";
+    for (;;) {
+      const [row] = await store.query<{ height: bigint; beat: bigint }>(beatOf);
+      if (row !== undefined && row.height >= BigInt(height)) return Number(row.beat);
+      await sleep(5);
+    }
+  };
+  const beats: number[] = [];
+  const parts: [number, number][] = [
+    [0, 1],
+    [1, blocks + 1],
+    [blocks + 1, blocks + 2],
+    [blocks + 2, blocks + 3],
+  ];
+  async function* live() {
+    for (const [from, to] of parts) {
+      yield part(from, to);
+      beats.push(await written(to));
+    }
+  }
+  expect(part(1, blocks + 1).length).toBeGreaterThan(backlogBytes);
+  await load({ database: url, sources: [{ ...streamSource(live(), "live"), followed: true }], log });
+  const [first = 0, caughtUp = 0, ...others] = beats;
+  // 20,000 orders, of which a transaction holds 10,000.
+  expect(caughtUp - first).toBeLessThanOrEqual(4);
+  expect(others).toEqual([caughtUp + 1, caughtUp + 2]);
 });
 
 it("follows a file that grows, and refuses to follow a compressed one", async () => {
