@@ -118,11 +118,11 @@ export const clientLeft = new Failure("cancelled", "the client left", { reason: 
 /** Trailers of a successful call. */
 export const okTrailers: Readonly<Record<string, string>> = Object.freeze({ "grpc-status": "0" });
 
-/** Characters that HTTP header values may not contain, and the percent sign. */
-const unsafe = /[^\x20-\x24\x26-\x7e]+/g;
+/** Characters that HTTP header values may not contain, the percent sign, and spaces at the ends, which HTTP/2 forbids. */
+const unsafe = /[^\x20-\x24\x26-\x7e]+|^ +| +$/g;
 
 /**
- * Percent-encodes a `grpc-message`: UTF-8 bytes outside printable ASCII, and `%`.
+ * Percent-encodes a `grpc-message`: UTF-8 bytes outside printable ASCII, `%`, and spaces at the ends (RFC 9113, 8.2.1).
  * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, "Percent-Encoded".
  */
 export function percentEncode(message: string): string {

@@ -26,6 +26,7 @@ test.each([
   ["plain text, as it is: ~!", "plain text, as it is: ~!"],
   ["100%", "100%25"],
   ["ü\n€", "%C3%BC%0A%E2%82%AC"],
+  ["  spaces at  the ends   ", "%20%20spaces at  the ends%20%20%20"],
   ["half \ud800 pair", "half %EF%BF%BD pair"],
 ])("grpc-message %j is sent as %j", (message, sent) => {
   expect(percentEncode(message)).toBe(sent);

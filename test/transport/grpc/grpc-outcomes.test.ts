@@ -141,6 +141,12 @@ const cases: Case[] = [
     expected: { status: "3", message: "protocol error: invalid grpc timeout value: 10x" },
   },
   {
+    name: "an empty timeout",
+    headers: { "grpc-timeout": "" },
+    body: [market("hot")],
+    expected: { status: "3", message: "protocol error: invalid grpc timeout value: " },
+  },
+  {
     name: "a timeout of nine digits",
     headers: { "grpc-timeout": "123456789S" },
     body: [market("hot")],
