@@ -13,7 +13,7 @@ import { cutStreams, OpenApiWorld } from "./openapi-world.js";
  */
 
 const clientScript = fileURLToPath(new URL("openapi_client.py", import.meta.url));
-const toolMaxMs = 240_000;
+const toolMaxMs = 480_000;
 
 /** What the client's script prints. */
 interface Printed {
