@@ -53,7 +53,7 @@ class LongestFirst extends BaseSequencer {
 }
 
 /** When a test is given up, for machines much slower than this one. What must be quick, a test asserts by itself. */
-const patience = { testTimeout: 120_000, hookTimeout: 120_000, expect: { poll: { timeout: 20_000 } } } as const;
+const patience = { testTimeout: 240_000, hookTimeout: 240_000, expect: { poll: { timeout: 20_000 } } } as const;
 
 /** Each worker loads a module once, for all files that it runs. */
 const processes = { pool: "forks", isolate: false } as const;
