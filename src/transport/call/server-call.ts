@@ -167,8 +167,8 @@ export class ServerCall implements Call {
         if (response instanceof Promise) this.#await(response, (later) => this.#respond(later));
         else this.#respond(response);
       } else {
-        // Either kind of method is given what it takes.
-        const stream = method.open(request as never, this);
+        const isBidi = method.kind === "bidi_streaming";
+        const stream = isBidi ? method.open(request as RequestStream, this) : method.open(request as Message, this);
         if (stream instanceof Promise) this.#await(stream, (later) => this.#opened(later));
         else this.#opened(stream);
       }
