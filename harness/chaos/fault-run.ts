@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { slowness } from "../support/slowness.js";
 import type { Fault } from "./fault.js";
 import { startLedgerReaders } from "./ledger-readers.js";
 import { startLibraryReaders } from "./library-readers.js";
@@ -110,7 +111,7 @@ export class FaultRun {
     await delay(pauseMs);
     const { world, scoreboard } = this;
     const { report, random } = world;
-    const maxMs = fault.recoveryMaxMs ?? recoveryMaxMs;
+    const maxMs = fault.recoveryMaxMs === undefined ? recoveryMaxMs : fault.recoveryMaxMs * slowness;
     const episode = scoreboard.inject(fault.name, fault.excuses, maxMs);
     world.unexpectedEnds.length = 0;
     try {
@@ -124,11 +125,11 @@ export class FaultRun {
     const recovery = await awaitRecovery(world, scoreboard, episode, fault);
     scoreboard.close(episode, recovery.seconds);
     const { seconds } = recovery;
-    const took = seconds === undefined ? `not within ${givenUpMs / 1_000} s` : `${seconds.toFixed(1)} s`;
+    const took = seconds === undefined ? `not within ${Math.round(givenUpMs / 1_000)} s` : `${seconds.toFixed(1)} s`;
     report.say(`${new Date().toISOString().slice(11, 19)} ${fault.name}: ${took}`);
     const missing = recovery.missing.slice(0, 4).join(", ");
     const inTime = isInTime(recovery, maxMs);
-    report.check(`${fault.name}: right again within ${maxMs / 1_000} s`, inTime, `${took} ${missing}`);
+    report.check(`${fault.name}: right again within ${(maxMs / 1_000).toFixed(1)} s`, inTime, `${took} ${missing}`);
     report.check(`${fault.name}: no process ends by itself`, world.unexpectedEnds.length === 0, () =>
       [...new Set(world.unexpectedEnds)].join("; "),
     );

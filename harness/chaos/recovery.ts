@@ -1,11 +1,12 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
+import { slowness } from "../support/slowness.js";
 import type { Fault } from "./fault.js";
 import type { Episode, Scoreboard } from "./scoreboard.js";
 import type { TestedService } from "./tested-service.js";
 
 /** A fault from which nobody recovers within this time is given up. */
-export const givenUpMs = 15_000;
+export const givenUpMs = 15_000 * slowness;
 /** Everything must stay right for so long. */
 const steadyMs = 250;
 /** A call that is open for longer keeps the fault from being over. */

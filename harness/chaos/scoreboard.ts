@@ -1,10 +1,11 @@
 import { readFileSync } from "node:fs";
 import type { Report } from "../support/report.js";
+import { slowness } from "../support/slowness.js";
 import type { CallFailure } from "./call-failure.js";
 import { codes } from "./call-failure.js";
 
 /** A fault ends, and this much later everything must be right again, unless the fault has a limit of its own. */
-export const recoveryMaxMs = 2_000;
+export const recoveryMaxMs = 2_000 * slowness;
 
 /** Share of the time in which something waits for a core; this harness alone on two cores stays well below. */
 const busyPercent = 80;
