@@ -290,7 +290,8 @@ export class Http2Connection implements OpenCall {
 }
 
 /**
- * An HTTP/2 stream, which is checked until its end: readers that take nothing are reset, and clients that keep sending after the whole response are stopped.
+ * An HTTP/2 stream, which is checked until its end: readers that take nothing are reset, and clients that keep sending
+ * after the whole response are stopped.
  */
 class OpenStream {
   /** In `performance.now()` time. */
