@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { JsonObject } from "@bufbuild/protobuf";
 import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
@@ -32,7 +33,7 @@ import { tradeJson, tradesOf, wholeBlocks } from "./trade-model.js";
 const second = 1_000_000_000n;
 const { url } = newDatabaseUrl();
 const log = createLog("silent");
-const options = { seed: 77, markets: 6, parties: 10, ordersPerBlock: 20, entriesPerBlock: 0 };
+const options = { seed: 77, markets: 6, parties: 10, ordersPerBlock: 12, entriesPerBlock: 0 };
 const network = new Network({ ...options, blockIntervalNs: 20n * second });
 const blocks = Array.from({ length: 200 }, () => Buffer.from(network.nextBlock()));
 const trades = tradesOf(Buffer.concat(blocks));
@@ -128,7 +129,7 @@ test("trades that are dropped for the first time during a verification are no da
 
 test("books that are dropped during a verification, their newest segment of its start too, are no damage", async () => {
   const busy = new Network({ ...options, markets: 1, ordersPerBlock: 400, blockIntervalNs: 20n * second });
-  const all = Array.from({ length: 120 }, () => Buffer.from(busy.nextBlock()));
+  const all = Array.from({ length: 40 }, () => Buffer.from(busy.nextBlock()));
   const keep = { keepBooks: 100n * second, blockByBlock: true };
   await loadBytes(Buffer.concat(all.slice(0, 20)), keep);
   const found = new Findings();
@@ -169,15 +170,16 @@ test("a transaction drops a bounded number of trades, whatever is due", async ()
 
 test("the oldest block that is kept moves in steps, so that most blocks need no look for old trades", async () => {
   const recording = new RecordingBuilder();
-  const add = (height: number) =>
-    recording.block(height, second + (BigInt(height) * second) / 10n, (r) => {
+  const tenth = second / 10n;
+  const add = (height: number, tenths: number) =>
+    recording.block(height, second + BigInt(tenths) * tenth, (r) => {
       r.trade({ id: `${height}`, marketId: "m", price: "10", size: 1n });
     });
   recording.block(1, second, (r) => r.market("m"));
-  for (let height = 2; height < 700; height++) add(height);
+  for (let height = 2; height < 140; height++) add(height, height);
   const kept: (bigint | undefined)[] = [];
-  for (let height = 700; height < 730; height++) {
-    add(height);
+  for (let height = 140; height < 170; height++) {
+    add(height, height + 560);
     await loadBytes(recording.bytes(), { keepTrades: 60n * second });
     kept.push((await store.withConnection(readTradeProgress))?.oldest.timeNs);
   }
@@ -188,12 +190,12 @@ test("rows are the same for random batches and restarts", async () => {
   const dumps = [];
   for (const rows of [5, 300, 100_000]) {
     await emptyStore(store);
-    for (let upTo = 50; upTo <= 200; upTo += 50) {
+    for (const upTo of [70, 140, 200]) {
       await loadBlocks(upTo, { keepTrades: keepNs, transactionRowsMax: rows });
     }
     dumps.push(await dump(url));
-    expect(await findings()).toEqual([]);
   }
+  expect(await findings()).toEqual([]);
   expect(dumps[1]).toEqual(dumps[0]);
   expect(dumps[2]).toEqual(dumps[0]);
 });
@@ -510,6 +512,7 @@ test("pages and verifications miss nothing while trades are dropped", async () =
     // The oldest is the first one of a block that was the oldest meanwhile.
     expect(trades[(low ?? 0) - 1]?.height).not.toBe(trades[low ?? 0]?.height);
     if (pages++ % 10 === 0) expect(await findings()).toEqual([]);
+    await sleep(50);
   } while (isLoading);
   await loaded;
   expect(pages).toBeGreaterThan(10);
