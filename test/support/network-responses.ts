@@ -23,7 +23,7 @@ export async function loadNetwork(databaseUrl: string): Promise<void> {
     seed: 22,
     chainId: "same-chain",
     parties: 20,
-    entriesPerBlock: 20,
+    entriesPerBlock: 10,
   });
   for (const { blocks, keepBooks } of loads) {
     const recording = Array.from({ length: blocks }, () => network.nextBlock());
