@@ -1,19 +1,33 @@
+import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { DepthBook } from "../../src/domain/depth-book.js";
 import { Live } from "../../src/live/live.js";
 import type { Subscriber } from "../../src/live/subscriber.js";
 import { load } from "../../src/loader/load.js";
-import { fileSource } from "../../src/loader/source.js";
+import type { LoadSummary } from "../../src/loader/load-summary.js";
+import { fileSource, streamSource } from "../../src/loader/source.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { framesOf } from "../support/kafka-broker.js";
+import { inChunks } from "../support/recording.js";
+import { tries } from "../support/tries.js";
 import { bookText } from "./model-network.js";
 
 const log = createLog("silent");
 const path = process.env["MARKETD_RECORDING"] ?? "";
 const { url } = path === "" ? { url: "" } : newDatabaseUrl();
+
+/** Loads block by block at first, then some blocks at once. */
+async function loadAll(): Promise<LoadSummary> {
+  const frames = framesOf(gunzipSync(readFileSync(path)));
+  const first = Buffer.concat(frames.slice(0, tries(frames.length)));
+  await load({ database: url, sources: [streamSource(inChunks(first), "first")], blockByBlock: true, log });
+  return load({ database: url, sources: [await fileSource(path)], transactionRowsMax: 100, log });
+}
 
 /** Folds what a stream brings. */
 class Folder {
@@ -53,7 +67,7 @@ describe.skipIf(path === "")("the recording of a real network, followed as it is
   });
 
   test("folding a stream gives every depth response's levels, to a reader that was there from the first block on", async () => {
-    const loaded = load({ database: url, sources: [await fileSource(path)], blockByBlock: true, log });
+    const loaded = loadAll();
     await vi.waitFor(() => expect(live.ready).toBe(true), { timeout: 10_000, interval: 1 });
     const [quick, slow] = [
       new Folder(live.observe([], { clientAddress: "client" })),

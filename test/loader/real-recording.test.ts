@@ -9,7 +9,9 @@ import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { dump } from "../support/dump.js";
+import { framesOf } from "../support/kafka-broker.js";
 import { inChunks } from "../support/recording.js";
+import { tries } from "../support/tries.js";
 
 const log = createLog("silent");
 const path = process.env["MARKETD_RECORDING"] ?? "";
@@ -87,7 +89,11 @@ describe.skipIf(path === "")("the recording of a real network", () => {
 
   it("gives the same rows block by block, and without LOAD DATA", async () => {
     const url = await newDatabase();
-    await load({ database: url, sources: [await fileSource(path)], log, blockByBlock: true, localInfile: false });
+    const options = { database: url, log, localInfile: false };
+    const frames = framesOf(bytes);
+    const atOnce = Buffer.concat(frames.slice(0, frames.length - tries(frames.length)));
+    if (atOnce.length > 0) await load({ ...options, sources: [streamSource(inChunks(atOnce), "first")] });
+    await load({ ...options, sources: [await fileSource(path)], blockByBlock: true });
     expect(await dump(url)).toEqual(rows);
   });
 });
