@@ -187,7 +187,7 @@ describe.each(networks.filter(([, recording]) => recording !== undefined))("%s",
 
   test("lists every change of a balance, in both orders and directions", async () => {
     const all = model.changes.map(changeJson);
-    for (const size of [97, 5_000]) {
+    for (const size of [Math.ceil(all.length / 12), 5_000]) {
       for (const backwards of [false, true]) {
         expect(await api.pageThrough("ListBalanceChanges", {}, size, { backwards, newestFirst: false })).toEqual(all);
         expect(await api.pageThrough("ListBalanceChanges", {}, size, { backwards })).toEqual(all.toReversed());
@@ -255,7 +255,7 @@ test("blocks of many entries are folded in pieces", async () => {
   const { url } = newDatabaseUrl();
   const recording = new RecordingBuilder();
   let balance = 0;
-  for (let height = 1; height <= 5; height++) {
+  for (let height = 1; height <= 3; height++) {
     const entries = Array.from({ length: entriesAtOnceMax }, () => ({ toBalance: `${++balance}` }));
     recording.block(height, BigInt(height), (r) => r.transfer(...entries));
   }
@@ -266,7 +266,7 @@ test("blocks of many entries are folded in pieces", async () => {
   const call = { signal: new AbortController().signal, clientAddress: "127.0.0.1", requestHeaders: {} };
   const { rows } = await readBalanceChanges(new LedgerReader(database), undefined, always, request, call);
   const ofBob = rows.filter(({ of }) => of.partyId === "bob").map((row) => row.balance);
-  expect(ofBob).toEqual([5, 4, 3, 2, 1].map((blocks) => `${blocks * entriesAtOnceMax}`));
+  expect(ofBob).toEqual([3, 2, 1].map((blocks) => `${blocks * entriesAtOnceMax}`));
   const pieces: unknown[][] = await Promise.all(read.mock.results.map(({ value }) => value));
   expect(Math.max(...pieces.map(({ length }) => length))).toBe(entriesAtOnceMax);
   read.mockRestore();
@@ -303,7 +303,10 @@ test("a balance whose newest entry was dropped fails, and is never 0", async () 
   const kept = model.changes.filter(({ height }) => height >= oldest.height).map(changeJson);
   const listed = await api.pageThrough("ListBalanceChanges", {}, 50, { newestFirst: false });
   // A first change of a kept block is one even if what was dropped was the same.
-  expect(listed).toEqual(expect.arrayContaining(kept));
+  const text = (change: JsonObject) => JSON.stringify(Object.entries(change).sort());
+  const texts = new Set(listed.map(text));
+  expect(kept.length).toBeGreaterThan(0);
+  expect(kept.filter((change) => !texts.has(text(change)))).toEqual([]);
   await api.opened.close();
   await database.close();
 });
