@@ -48,7 +48,7 @@ it("gives the same rows when the process is killed again and again, at any momen
   writeFileSync(
     path,
     Buffer.concat([
-      ...simulate({ seed: 7, markets: 4, parties: 20, ordersPerBlock: 10, entriesPerBlock: 60, blocks: 400 }),
+      ...simulate({ seed: 7, markets: 4, parties: 20, ordersPerBlock: 10, entriesPerBlock: 60, blocks: 300 }),
     ]),
   );
   const [whole, killed] = [newDatabaseUrl().url, newDatabaseUrl().url];
@@ -69,7 +69,7 @@ it("gives the same rows when the process is killed again and again, at any momen
         alive = false;
       });
       // Killed soon after it began to write, so that the kill falls into the writing.
-      while (alive && (await reached(store)) === before) await sleep(2);
+      while (alive && (await reached(store)) === before) await sleep(10);
       if (round < 8) {
         await sleep(Math.random() * 60);
         kills += child.kill("SIGKILL") ? 1 : 0;
