@@ -25,6 +25,7 @@ import { newDatabaseUrl } from "../support/database.js";
 import { freePort } from "../support/free-port.js";
 import { marketdProgram, type RunningCommand, runToEnd, startMarketd } from "../support/run-marketd.js";
 import { TcpBalancer } from "../support/tcp-balancer.js";
+import { tries } from "../support/tries.js";
 import { runMarketd, ServiceProcess } from "./service-process.js";
 import { blockIntervalNs, firstBlockNs, smallNetwork } from "./small-network.js";
 
@@ -33,7 +34,7 @@ import { blockIntervalNs, firstBlockNs, smallNetwork } from "./small-network.js"
  * and networks that grow: the file is always, byte for byte, what one undisturbed export gives.
  */
 
-const network = { ...networkDefaults, parties: 2, entriesPerBlock: 1_000 };
+const network = { ...networkDefaults, parties: 2, entriesPerBlock: 500 };
 const firstBlocks = 100;
 const allBlocks = 130;
 const poll = { timeout: 30_000, interval: 5 };
@@ -196,7 +197,7 @@ describe("a file", () => {
 
   it("begins where entries are kept, or says from where on they are", async () => {
     const url = newDatabaseUrl().url;
-    await load(url, recording.slice(0, firstBlocks));
+    await load(url, recording.slice(0, 70));
     await runMarketd("retain", "--database-url", url, "--keep", "1m");
     const retained = new ServiceProcess(url, await freePort());
     await retained.start();
@@ -292,7 +293,7 @@ describe("what breaks", () => {
     void command.ending.then(() => {
       ended = true;
     });
-    for (let cutAfterMs = 50; !ended; cutAfterMs *= 1.3) {
+    for (let cutAfterMs = 15; !ended; cutAfterMs *= 1.3) {
       await sleep(cutAfterMs);
       balancer.leadTo(port);
     }
@@ -406,7 +407,7 @@ describe("what breaks", () => {
     try {
       const exact = [await undisturbed(), await undisturbed(subject, "", behind.url)].map((csv) => sha256(csv));
       expect(new Set(exact).size).toBe(2);
-      for (let n = 0; n < 3; n++) {
+      for (let n = 0; n < tries(8); n++) {
         const ending = await runToEnd([...throughBalancer(), "--out", "both.csv"], { cwd });
         expect(ending.code, ending.error).toBe(0);
         expect(exact).toContain(sha256(readFileSync(join(cwd, "both.csv"))));
