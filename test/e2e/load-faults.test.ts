@@ -116,7 +116,7 @@ class LoadProcess {
   async untilHeight(height: number): Promise<void> {
     while ((await this.height()) < height) {
       if (this.child.exitCode !== null) throw new Error(`ended with ${this.child.exitCode}: ${this.error}`);
-      await sleep(10);
+      await sleep(25);
     }
   }
 
