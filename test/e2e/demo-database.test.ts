@@ -111,8 +111,17 @@ function load(databaseUrl: string, chainId: string): Promise<void> {
   return loadRecording(databaseUrl, Buffer.concat([...simulate({ ...networkDefaults, chainId, blocks: 5 })]));
 }
 
+const certificate = selfSigned();
+const curl = partnerProgram("curl");
+const hasTls = certificate !== undefined && curl !== undefined;
+
 test("an earlier demo is dropped, and a service that follows the database goes on with the new one", async () => {
   await load(ownUrl(), `demo-1-${Date.now()}`);
+  const folder = mkdtempSync(join(tmpdir(), "marketd-demo-"));
+  const [certificateFile, keyFile] = [join(folder, "certificate"), join(folder, "key")];
+  writeFileSync(certificateFile, certificate?.certificate ?? "");
+  writeFileSync(keyFile, certificate?.key ?? "");
+  const tls = hasTls ? ["--tls-certificate", certificateFile, "--tls-key", keyFile] : [];
   const service = new ServiceProcess(ownUrl(), await freePort());
   const blockTimeMs = async () => {
     const { headers } = await fetch(`${service.url}/markets/data`);
@@ -122,12 +131,24 @@ test("an earlier demo is dropped, and a service that follows the database goes o
   try {
     const startedMs = Date.now();
     expect(await blockTimeMs()).toBeLessThan(startedMs);
-    const follows = () => vi.waitFor(async () => expect(await blockTimeMs()).toBeGreaterThan(startedMs), startMaxMs);
-    expect(await demo(await on(ownUrl()), follows)).toMatchObject({ code: 0 });
+    const ended = await demo([...(await on(ownUrl())), ...tls], async ({ printed }) => {
+      await vi.waitFor(async () => expect(await blockTimeMs()).toBeGreaterThan(startedMs), startMaxMs);
+      if (hasTls) await expectCallsWithTls(printed());
+    });
+    expect(ended).toMatchObject({ code: 0 });
   } finally {
     await service.kill();
+    rmSync(folder, { recursive: true });
   }
 }, 240_000);
+
+/** The calls that a demo prints do not verify its certificate. */
+async function expectCallsWithTls(printed: string): Promise<void> {
+  const [, call = ""] = /^ {2}all market data +(curl .*)$/m.exec(printed) ?? [];
+  const { stdout } = await promisify(execFile)("sh", ["-c", call]);
+  expect(JSON.parse(stdout).marketsData).toHaveLength(12);
+  expect(printed).toMatch(/^ {2}by gRPC +grpcurl -insecure .* 127\.0\.0\.1:\d+ \S+\/GetLatestMarketDepth$/m);
+}
 
 test("any other database is left as it is", async () => {
   const other = newDatabaseUrl();
@@ -150,34 +171,6 @@ test("ends with one line when its database is dropped while it serves", async ()
   expect(ended.code).toBe(1);
   expect(ended.printed).toMatch(/^marketd: the database refused a statement: .*\n$/m);
 }, 120_000);
-
-const certificate = selfSigned();
-const curl = partnerProgram("curl");
-
-test.skipIf(certificate === undefined || curl === undefined)(
-  "with TLS, prints calls that do not verify the certificate",
-  async () => {
-    const own = newDatabaseUrl();
-    const folder = mkdtempSync(join(tmpdir(), "marketd-demo-"));
-    const [certificateFile, keyFile] = [join(folder, "certificate"), join(folder, "key")];
-    writeFileSync(certificateFile, certificate?.certificate ?? "");
-    writeFileSync(keyFile, certificate?.key ?? "");
-    const tls = ["--tls-certificate", certificateFile, "--tls-key", keyFile];
-    try {
-      const ended = await demo([...(await on(own.url)), ...tls], async ({ printed }) => {
-        const [, call = ""] = /^ {2}all market data +(curl .*)$/m.exec(printed()) ?? [];
-        const { stdout } = await promisify(execFile)("sh", ["-c", call]);
-        expect(JSON.parse(stdout).marketsData).toHaveLength(12);
-      });
-      expect(ended.printed).toMatch(/^ {2}by gRPC +grpcurl -insecure .* 127\.0\.0\.1:\d+ \S+\/GetLatestMarketDepth$/m);
-      expect(ended.code).toBe(0);
-    } finally {
-      rmSync(folder, { recursive: true });
-      await drop(own.name);
-    }
-  },
-  120_000,
-);
 
 describe("on a private server", () => {
   let dataDir = "";
@@ -212,8 +205,7 @@ describe("on a private server", () => {
     });
     const running = await Promise.race([serving, first.then(({ printed }) => Promise.reject(new Error(printed)))]);
     const second = await demo(args, async (other) => {
-      await goesOn(other);
-      await goesOn(running);
+      await Promise.all([goesOn(other), goesOn(running)]);
     }).finally(release);
     expect([second.code, (await first).code]).toEqual([0, 0]);
   }, 240_000);
