@@ -376,7 +376,7 @@ describe.each(datasets)("$name", ({ read }) => {
   it("pages the ledger with every page size, in both directions and both orders", async () => {
     const [client] = clients.filter((each) => each.name === "HTTP");
     if (client === undefined) throw new Error("no HTTP client");
-    const total = facts.entries.slice(0, tries(400));
+    const total = facts.entries.slice(0, tries(200));
     const dateRange = { endTimestamp: timeOfNext(facts.entries, total) };
     const expected = facts.entries.filter((entry) => BigInt(timeOf(entry)) < BigInt(dateRange.endTimestamp));
     for (const newestFirst of [true, false]) {
