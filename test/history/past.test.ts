@@ -24,14 +24,16 @@ import { ReplayReader } from "./replay-reader.js";
 const log = createLog("silent");
 const markets = ["market-a", "market-b", "market-c"];
 const blocksMin = 90;
+const startsMax = 5;
 const random = new Random(20_261_124);
 
 let past: PastFixture;
 let live: Live;
 let api: Api;
 
-function start(database = past.fixture.database): Promise<Live> {
-  return Live.start({ database, log, metrics: createMetrics(), limits: { pollIntervalMs: 2, heartbeatMs: 60_000 } });
+function start(pollIntervalMs = 2): Promise<Live> {
+  const { database } = past.fixture;
+  return Live.start({ database, log, metrics: createMetrics(), limits: { pollIntervalMs, heartbeatMs: 60_000 } });
 }
 
 function serve(on: Live, history = historyOf(on)): Api {
@@ -418,23 +420,24 @@ describe("a replay", () => {
   /** The methods of a process that has just started. */
   let started: Api;
 
-  /** Starts processes, one after the other, until `done` settles. */
+  /** Starts some processes, one after the other, until `done` settles. All of them poll the database until then. */
   async function startAgain(done: Promise<unknown>): Promise<number> {
     let isOver = false;
-    let starts = 0;
     const end = () => {
       isOver = true;
     };
     done.then(end, end);
     const lives: Live[] = [];
-    for (; !isOver; starts++) {
-      const fresh = await start();
-      started = serve(fresh);
-      lives.push(fresh);
-      await new Promise((resolve) => setTimeout(resolve, 800));
+    while (!isOver) {
+      if (lives.length < startsMax) {
+        const fresh = await start(20);
+        started = serve(fresh);
+        lives.push(fresh);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 500));
     }
     for (const one of lives) await one.stop();
-    return starts;
+    return lives.length;
   }
 
   test("becomes the live stream while markets trade, and resumes at any process, also one that just started", async () => {
@@ -443,7 +446,7 @@ describe("a replay", () => {
     const trading = (async () => {
       while (running) {
         await past.add({ ...step(), unkept: false });
-        await new Promise((resolve) => setTimeout(resolve, 3));
+        await new Promise((resolve) => setTimeout(resolve, 30));
       }
     })();
     try {

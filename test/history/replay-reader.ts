@@ -82,11 +82,11 @@ export class ReplayReader {
     this.liveBlocks = this.caughtUp === 0 ? 0 : this.liveBlocks + 1;
     const block = this.past.at(streamSequence);
     expect(block?.height).toBe(height);
+    const next = this.past.blocks[this.past.blocks.indexOf(block as BlockAt) + 1];
     for (const [id, market] of block?.markets ?? []) {
       if (this.ids.length > 0 && !this.ids.includes(id)) continue;
       const where = `${id} at block ${height}`;
-      const after = this.past.blocks[this.past.blocks.indexOf(block as BlockAt) + 1]?.markets.get(id)?.state;
-      if (after === "unkept" && this.states.get(id) === State.STALE) continue;
+      if (next?.markets.get(id)?.state === "unkept" && this.states.get(id) === State.STALE) continue;
       if (market.state !== "whole" || streamSequence < this.past.prunedBefore) {
         if (market.state === "stale") expect(this.states.get(id), where).toBe(State.STALE);
         continue;
