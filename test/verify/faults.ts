@@ -117,17 +117,20 @@ export class FaultPlanter {
 
   /**
    * Every kind of fault in every table: its last row deleted, each of its columns edited, each that is NULL filled, each
-   * that may be NULL set to that, alone and with the others, and new rows inserted; with `ofFirst` those of its first row too. One at a time:
-   * each is taken back.
+   * that may be NULL set to that, alone and with the others, and new rows inserted. With `all`, a column is edited in every
+   * way in place of the first that the server takes, and its first row too. One at a time: each is taken back.
    */
-  async *each(ofFirst: boolean): AsyncGenerator<Fault> {
+  async *each(all: boolean): AsyncGenerator<Fault> {
     for (const table of Object.keys(tables)) {
       const rows = await this.#rows(table);
       const [first, last] = [rows[0], rows.at(-1)];
       if (first === undefined || last === undefined) throw new Error(`${table} has no rows`);
-      const ofOthers = ofFirst ? this.#faultsOf(table, first, false) : [];
+      const ofOthers = all ? this.#faultsOf(table, first, false) : [];
+      const edited = new Set<string>();
       for (const fault of [...this.#faultsOf(table, last, true), ...ofOthers]) {
+        if (!all && fault.columns.some((name) => edited.has(name))) continue;
         if (isHidden(fault, this.#oldestEntry, readMigrations().length) || !(await this.#try(fault))) continue;
+        for (const name of fault.columns) edited.add(name);
         yield fault;
         await this.takeBack(fault);
       }
@@ -135,19 +138,25 @@ export class FaultPlanter {
   }
 
   #faultsOf(table: string, row: Row, isLastRow: boolean): Fault[] {
+    const made = (kind: Fault["kind"], before: Row[], after: Row[], columns: string[] = []): Fault => {
+      return { table, isLastRow, kind, before, after, columns };
+    };
+    const edit = (name: string, value: ColumnValue) => made("edit", [row], [{ ...row, [name]: value }], [name]);
     const columns = this.#columnsOf(table);
     const nullable = columns.filter((name) => row[name] !== null && this.#nullable.has(`${table}.${name}`));
-    const edits = columns.flatMap((name) =>
-      this.#others(row[name] ?? null).map((value) => ({ ...row, [name]: value }) satisfies Row),
-    );
+    // Each column begins with another way.
+    const edits = columns.flatMap((name, index) => {
+      const others = this.#others(row[name] ?? null);
+      const way = index % Math.max(1, others.length);
+      return [...others.slice(way), ...others.slice(0, way)].map((value) => edit(name, value));
+    });
     const isEmpty = (name: string) => row[name] === null && this.#nullable.has(`${table}.${name}`);
-    const filled = columns.filter(isEmpty).map((name) => ({ ...row, [name]: "7" }) satisfies Row);
+    const filled = columns.filter(isEmpty).map((name) => edit(name, "7"));
     const nulls = [...nullable.map((name) => [name]), ...(nullable.length > 1 ? [nullable] : [])];
-    const plain = { table, isLastRow, columns: [] };
-    const made = (kind: Fault["kind"], before: Row[], after: Row[]): Fault => ({ ...plain, kind, before, after });
     return [
       made("delete", [row], []),
-      ...[...edits, ...filled].map((edited) => made("edit", [row], [edited])),
+      ...edits,
+      ...filled,
       ...nulls.map((names) => made("null", [row], [{ ...row, ...Object.fromEntries(names.map((n) => [n, null])) }])),
       ...this.#newRows(table, row).map((inserted) => made("insert", [], [inserted])),
     ];
