@@ -1,9 +1,8 @@
-import { AxeBuilder } from "@axe-core/playwright";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { instant } from "../../src/domain/instant.js";
 import { level, VenueRecording } from "../support/venue-recording.js";
-import { chromium, ExplorerWorld, patience } from "./explorer-world.js";
+import { axeFaults, chromium, ExplorerWorld, patience } from "./explorer-world.js";
 
 /* The time control of a market: what it shows is what the service answers for that moment. */
 
@@ -309,7 +308,7 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     venue.delta({ bids: [level("10", "2")], sequenceNumber: 9n }).tell();
     venue.snapshot({ bids: [level("12", "1")], asks: [level("14", "1")], sequenceNumber: 9n }).tell();
     await other.replay(venue.bytes());
-    await other.serve();
+    await other.serve(world.browser);
     const { page, problems } = await other.open("#/market/m?at=1970-01-01T00:00:02.000000000Z");
     await expect.poll(textOf(page, "#best-bid"), patience).toBe("10.00");
     const after = page.getByRole("button", { name: "Block after", exact: true });
@@ -356,7 +355,7 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     // The play lasts until the last change.
     venue.snapshot({ bids: [level("12", "2")], asks: [level("14", "1")], sequenceNumber: 21n });
     await other.replay(venue.bytes());
-    await other.serve();
+    await other.serve(world.browser);
     const { page, problems } = await other.open("#/market/m?at=1970-01-01T00:00:02.000000000Z");
     await expect.poll(textOf(page, "#best-bid"), patience).toBe("10.00");
     await page.click("#play");
@@ -368,8 +367,7 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     expect(page.url()).toContain("at=1970-01-01T00:00:03");
     expect(await page.locator("#stale-moment").count()).toBe(1);
     await page.setViewportSize({ width: 390, height: 844 });
-    const { violations } = await new AxeBuilder({ page }).setLegacyMode().analyze();
-    expect(violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`)).toEqual([]);
+    expect(await axeFaults(page)).toEqual([]);
     expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(390);
     await page.click("#play");
     await expect.poll(textOf(page, "#best-bid"), patience).toBe("12.0000");
@@ -392,7 +390,7 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     venue.define({ code: "GOLD", priceDecimals: 4 });
     venue.snapshot({ bids: [level("12", "1")], asks: [level("14", "1")], sequenceNumber: 9n });
     await other.replay(venue.bytes());
-    await other.serve();
+    await other.serve(world.browser);
     const { page, problems } = await other.open("#/market/m?at=1970-01-01T00:00:02.000000000Z");
     await expect.poll(textOf(page, "#best-bid"), patience).toBe("10.00");
     await page.evaluate('location.hash = "#/market/m?at=1970-01-01T00:00:04.000000000Z"');
@@ -411,12 +409,7 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
   test.each(widths)("without anything that axe finds fault with, and within %i pixels", async (width) => {
     const { page } = await world.open(fragmentAt(blockAt(0.6)), { width, height: 844 });
     await expect.poll(() => page.locator("#ladder").count(), patience).toBe(1);
-    for (const colorScheme of ["light", "dark"] as const) {
-      await page.emulateMedia({ colorScheme });
-      const axe = new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ["violations"] });
-      const { violations } = await axe.analyze();
-      expect(violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`)).toEqual([]);
-    }
+    expect(await axeFaults(page)).toEqual([]);
     expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(width);
     await page.context().close();
   });

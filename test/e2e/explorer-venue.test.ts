@@ -1,4 +1,3 @@
-import { AxeBuilder } from "@axe-core/playwright";
 import type { Browser, Page, Response } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { newDatabaseUrl } from "../support/database.js";
@@ -6,7 +5,7 @@ import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { level, VenueRecording } from "../support/venue-recording.js";
 import { launchChromium } from "./browser-launch.js";
-import { chromium, misplaced, patience, widths } from "./explorer-world.js";
+import { axeFaults, chromium, misplaced, patience, widths } from "./explorer-world.js";
 import { ServiceProcess } from "./service-process.js";
 
 /** A page reads the last minute's mid prices, and what else it reads once, within this time. */
@@ -274,12 +273,7 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
       await page.getByRole("button", { name: "All digits" }).first().click();
     }
     expect(await page.locator("main").textContent()).not.toMatch(/[^\P{C}\n]/u);
-    for (const colorScheme of ["light", "dark"] as const) {
-      await page.emulateMedia({ colorScheme });
-      const axe = new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ["violations"] });
-      const { violations } = await (colorScheme === "light" ? axe : axe.withTags("cat.color")).analyze();
-      expect(violations.map(({ id, nodes }) => `${colorScheme} ${id}: ${nodes[0]?.html}`)).toEqual([]);
-    }
+    expect(await axeFaults(page)).toEqual([]);
     await page.close();
   });
 

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { AxeBuilder } from "@axe-core/playwright";
 import type { Browser, Page } from "playwright-core";
 import { Network, type NetworkOptions } from "../../src/simulator/network.js";
 import { dropDatabase } from "../../src/store/migrate.js";
@@ -31,6 +32,21 @@ export const misplaced = `[...document.querySelectorAll("main *")].flatMap((elem
   return width > 0 && right > innerWidth + 1 ? told("leaves the window") : [];
 })`;
 
+/**
+ * What axe finds wrong with a page in the light and in the dark scheme. They differ in colours alone, so the second is
+ * held only to the rules about those.
+ */
+export async function axeFaults(page: Page): Promise<string[]> {
+  const faults: string[] = [];
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme });
+    const axe = new AxeBuilder({ page }).setLegacyMode().options({ resultTypes: ["violations"] });
+    const { violations } = await (colorScheme === "light" ? axe : axe.withTags("cat.color")).analyze();
+    faults.push(...violations.map(({ id, nodes }) => `${colorScheme} ${id}: ${nodes[0]?.html}`));
+  }
+  return faults;
+}
+
 /** What is wrong with a page: errors of its scripts, messages on its console, requests to other hosts. */
 export interface PageProblems {
   readonly page: Page;
@@ -43,6 +59,7 @@ export class ExplorerWorld {
   readonly #databaseUrl = newDatabaseUrl().url;
   #service: ServiceProcess | undefined;
   #browser: Browser | undefined;
+  #ownsBrowser = true;
 
   readonly #network: Network | undefined;
 
@@ -62,14 +79,15 @@ export class ExplorerWorld {
     await this.serve();
   }
 
-  /** Opens service and browser. */
-  async serve(): Promise<void> {
+  /** Opens the service, and a browser unless one is given, which is another's to close. */
+  async serve(browser?: Browser): Promise<void> {
     this.#service = new ServiceProcess(this.#databaseUrl, await freePort());
-    [this.#browser] = await Promise.all([launchChromium(chromium ?? ""), this.#service.start()]);
+    this.#ownsBrowser = browser === undefined;
+    [this.#browser] = await Promise.all([browser ?? launchChromium(chromium ?? ""), this.#service.start()]);
   }
 
   async stop(): Promise<void> {
-    await this.#browser?.close();
+    if (this.#ownsBrowser) await this.#browser?.close();
     await this.#service?.kill();
     rmSync(this.directory, { recursive: true, force: true });
   }
@@ -77,6 +95,11 @@ export class ExplorerWorld {
   get service(): ServiceProcess {
     if (this.#service === undefined) throw new Error("the service is not started");
     return this.#service;
+  }
+
+  get browser(): Browser {
+    if (this.#browser === undefined) throw new Error("the browser is not started");
+    return this.#browser;
   }
 
   /** Makes more blocks and loads them. */
@@ -113,8 +136,7 @@ export class ExplorerWorld {
 
   /** Opens a page of the explorer, by default on a desktop's screen. */
   async open(fragment: string, viewport = { width: 1440, height: 900 }): Promise<PageProblems> {
-    if (this.#browser === undefined) throw new Error("the browser is not started");
-    const context = await this.#browser.newContext({ viewport, acceptDownloads: true });
+    const context = await this.browser.newContext({ viewport, acceptDownloads: true });
     const page = await context.newPage();
     const problems: string[] = [];
     page.on("pageerror", (error) => problems.push(error.message));
