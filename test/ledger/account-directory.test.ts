@@ -1,4 +1,3 @@
-import { performance } from "node:perf_hooks";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -80,16 +79,24 @@ test("holds every account in little memory, and those that come later", async ()
   expect(grown).toEqual([...own, 5 + 3 * partyCount]);
 });
 
+/** Of this process until now. What it waits for a core, where other tests run beside it, is no turn's. */
+function processorMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000;
+}
+
 test("is fetched in pieces that leave turns of the event loop to others", { retry: 3 }, async () => {
-  const startedAt = performance.now();
-  let [last, longestMs, isOver] = [startedAt, 0, false];
+  const startedMs = processorMs();
+  let [lastMs, longestMs, isOver] = [startedMs, 0, false];
   const watch = (): void => {
-    const now = performance.now();
-    [last, longestMs] = [now, Math.max(longestMs, now - last)];
+    const nowMs = processorMs();
+    [lastMs, longestMs] = [nowMs, Math.max(longestMs, nowMs - lastMs)];
     if (!isOver) setImmediate(watch);
   };
   setImmediate(watch);
   await refresh(new AccountDirectory(), accountCount);
   isOver = true;
-  expect(longestMs).toBeLessThan(0.05 * (performance.now() - startedAt));
+  // A turn is one piece of thirty; the first one has code that is cold, and some have a collection of garbage.
+  const threePieces = (3 * directoryRowsMax) / accountCount;
+  expect(longestMs).toBeLessThan(threePieces * (processorMs() - startedMs));
 });
