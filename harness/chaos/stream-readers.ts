@@ -16,6 +16,7 @@ import {
   ObserveMarketsDepthUpdatesResponseSchema,
   type ObserveTradesResponse,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { slowness } from "../support/slowness.js";
 import { CallFailure, codes, failureFromJson, failureFromSocket } from "./call-failure.js";
 import { HttpClient } from "./http-client.js";
 import { type Store, StreamBooks } from "./judge.js";
@@ -28,7 +29,8 @@ import { marketOf, methods, partyOf } from "./unary-call.js";
 
 const depthPath = "/api/v2/stream/markets/depth/updates";
 const dataPath = "/api/v2/stream/markets/data";
-const openMs = 2_500;
+/** Until a stream has its headers. A service that was killed starts meanwhile. */
+const openMs = Math.round(2_500 * slowness);
 /** A stream says something every second; one that is silent for so long is dead. */
 const silenceMaxMs = 4_000;
 const reconnectMs = 100;
