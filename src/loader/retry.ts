@@ -37,10 +37,14 @@ export interface RetryOptions {
 
 /**
  * For a loader that starts: it waits for a database that is silent or busy. Where nobody listens, or the name is unknown,
- * the operator is told at once, because that is mostly a mistake in the URL.
+ * the operator is told at once, because that is mostly a mistake in the URL; but not after somebody was there.
  */
 export function startRetries(log: Log, signal?: AbortSignal): RetryOptions {
-  const passes = (error: unknown) => isPassing(error) && !isNobodyThere(error);
+  let wasThere = false;
+  const passes = (error: unknown): boolean => {
+    wasThere ||= !isNobodyThere(error);
+    return wasThere && isPassing(error);
+  };
   return { log, signal, outageMsMax: startOutageMsMax, isPassing: passes };
 }
 

@@ -1,6 +1,7 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable, type Writable } from "node:stream";
@@ -325,6 +326,32 @@ describe("what ends a load", () => {
     };
     const loading = load({ database: url, sources: [streamSource(source(), "s")], log, outageMsMax: 700 });
     await expect(loading).rejects.toThrow(/^the database cannot be reached: .*ECONNREFUSED.*; tried for 0\.7 s$/);
+  });
+
+  it("a database that goes away while the load starts: it goes on when it is back", async () => {
+    const proxy = await HalfOpenProxy.before(server.url);
+    const listener = createServer((client) => {
+      const upstream = connect(Number(new URL(proxy.url).port), "127.0.0.1");
+      for (const socket of [client, upstream]) socket.on("error", () => {});
+      client.pipe(upstream).pipe(client);
+    });
+    // The first connection breaks, and nobody listens for a while.
+    const gone = createServer().listen(0, "127.0.0.1");
+    await once(gone, "listening");
+    const url = new URL(proxy.url);
+    url.port = String((gone.address() as AddressInfo).port);
+    const loading = new LoadProcess(url.href, "pipe");
+    gone.once("connection", (client) => {
+      gone.close();
+      client.destroy();
+    });
+    await once(gone, "close");
+    await sleep(300);
+    listener.listen(Number(url.port), "127.0.0.1");
+    await loading.expectWhole();
+    expect(loading.logged.join()).toMatch(/trying again for up to 60 s.*ECONNREFUSED.*trying again/);
+    listener.close();
+    await proxy.close();
   });
 
   it.each([
