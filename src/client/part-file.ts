@@ -138,9 +138,7 @@ export class PartFile {
     } catch (error) {
       if (!replaces) await unclaim(path);
       if (existsSync(this.#path)) throw error;
-      const why = existsSync(path)
-        ? `another export to ${path} has ended; see what it wrote`
-        : "see what removes it, and export again";
+      const why = `see what removes it, or whether another export writes to ${path}, and export again`;
       throw new OperatorError(`${this.#path} is gone: ${why}`, 1, error);
     }
   }

@@ -91,11 +91,11 @@ describe("a file that grows by slices", () => {
     expect(readdirSync(folder)).toEqual(["file"]);
   });
 
-  it("says so when another export has given it its name", async () => {
+  it("names another export as what may have given it its name", async () => {
     const [mine, theirs] = [await PartFile.create(path()), await PartFile.create(path())];
     await theirs.finish(join(folder, "whole"), true);
     await expect(mine.finish(join(folder, "whole"), true)).rejects.toThrow(
-      /file is gone: another export to .*whole has/,
+      /file is gone: see what removes it, or whether another export writes to .*whole, and export again/,
     );
     for (const part of [mine, theirs]) await part.close();
   });
