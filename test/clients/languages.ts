@@ -57,9 +57,14 @@ export const casesPath = join(root, "test/clients/cases.json");
 const stepMaxMs = 240_000;
 
 /** Runs a program to its end and gives what it printed. @throws with its standard error when it fails */
-export async function run(command: Command, folder: string, env: Record<string, string> = {}): Promise<string> {
+export async function run(
+  command: Command,
+  folder: string,
+  env: Record<string, string> = {},
+  timeout = stepMaxMs,
+): Promise<string> {
   const [program, ...args] = command;
-  const options = { cwd: folder, env: { ...process.env, ...goEnvironment, ...env }, timeout: stepMaxMs };
+  const options = { cwd: folder, env: { ...process.env, ...goEnvironment, ...env }, timeout };
   return (await promisify(execFile)(program, args, options)).stdout;
 }
 

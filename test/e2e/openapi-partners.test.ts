@@ -44,7 +44,7 @@ describe("openapi.json, read by others", { timeout: toolMaxMs }, () => {
     const proxy = await cutStreams(world.origin);
     try {
       const failed = (error: { readonly stdout?: string }) => error.stdout ?? String(error);
-      const printed = await run(fuzz(schemathesis, document, proxy.url), world.folder).catch(failed);
+      const printed = await run(fuzz(schemathesis, document, proxy.url), world.folder, {}, toolMaxMs).catch(failed);
       expect(printed).toMatch(/No issues found/);
     } finally {
       proxy.close();
