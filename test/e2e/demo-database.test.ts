@@ -114,6 +114,7 @@ function load(databaseUrl: string, chainId: string): Promise<void> {
 const certificate = selfSigned();
 const curl = partnerProgram("curl");
 const hasTls = certificate !== undefined && curl !== undefined;
+if (!hasTls) process.stderr.write("skipped: a demo with TLS (openssl or curl is not on this machine)\n");
 
 test("an earlier demo is dropped, and a service that follows the database goes on with the new one", async () => {
   await load(ownUrl(), `demo-1-${Date.now()}`);

@@ -512,7 +512,7 @@ test("pages and verifications miss nothing while trades are dropped", async () =
     // The oldest is the first one of a block that was the oldest meanwhile.
     expect(trades[(low ?? 0) - 1]?.height).not.toBe(trades[low ?? 0]?.height);
     if (pages++ % 10 === 0) expect(await findings()).toEqual([]);
-    await sleep(50);
+    await sleep(10);
   } while (isLoading);
   await loaded;
   expect(pages).toBeGreaterThan(10);
