@@ -6,7 +6,7 @@ import { closeLingering, readAgain } from "./raw-sockets.js";
 import { isFedFromStart, RequestFeeder, turnBytesMax } from "./request-feeder.js";
 
 /** Bytes of a packet with a body in chunks behind another request: a chunk of a byte takes some hundred in memory. */
-const waitingChunksBytesMax = 4 * 1024;
+export const waitingChunksBytesMax = 4 * 1024;
 
 const ignoreError = (): void => {};
 

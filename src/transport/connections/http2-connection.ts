@@ -21,12 +21,12 @@ export const cancelledShareOfServedAtOnce = 0.1;
  * What a stream that is refused counts of a cancelled call. Clients that share the address of one that opens too many are
  * refused too: the other streams of their connections must not end with those.
  */
-const refusedStreamCost = 0.1;
+export const refusedStreamCost = 0.1;
 
 /** Header fields of a request that cost its client nothing. Each may take a single byte on the wire. */
-const fieldsFree = 64;
+export const fieldsFree = 64;
 /** So many more count as one cancelled call. */
-const fieldsPerCancellation = 10;
+export const fieldsPerCancellation = 10;
 
 /** For the first GOAWAY: streams that are in transit are still served (RFC 9113, 6.8). */
 const lastStreamIdMax = 2 ** 31 - 1;

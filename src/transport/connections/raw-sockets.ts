@@ -53,7 +53,7 @@ export function readAgain(socket: Socket): void {
 }
 
 /** Bytes that are read of a connection that ends. A flood is not read any further. */
-const discardedBytesMax = 64 * 1024;
+export const discardedBytesMax = 64 * 1024;
 
 /**
  * Ends a connection so that its peer receives everything that was written (RFC 9112, 9.6). Sends `lastBytes` and a FIN,

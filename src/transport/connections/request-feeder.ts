@@ -17,10 +17,10 @@ export const turnBytesMax = 8 * 1024;
 const pieceBytes = turnBytesMax / 16;
 
 /** Connections of one client that wait for their turn. Each holds up to two packets. */
-const waitingPerClientMax = 32;
+export const waitingPerClientMax = 32;
 
 /** Of all clients together, which share them: connections whose clients have left wait too, as they are not read. */
-const waitingMax = 512;
+export const waitingMax = 512;
 
 /** The turns of all connections whose parser is given more. */
 const turns = new WorkPacer();
