@@ -8,7 +8,14 @@ import { HttpFailure, wrongMethod } from "../errors.js";
 import { type CancelledCalls, connectionRefusals, earlyCancelMs } from "./connection-admission.js";
 import { Http1Exchange, type PortOptions } from "./exchange.js";
 import { type ConnectionEvents, Http1Connection, type Http1Handler } from "./http1-connection.js";
-import { closeLingering, headerRefusal, malformedRequest, rawErrorResponse, unmetExpectation } from "./raw-sockets.js";
+import {
+  closeLingering,
+  headerRefusal,
+  malformedRequest,
+  rawErrorResponse,
+  unknownHttp,
+  unmetExpectation,
+} from "./raw-sockets.js";
 
 /** Interval between checks for requests that arrive too slowly, at most. */
 const timeoutCheckIntervalMs = 5_000;
@@ -98,7 +105,7 @@ export class Http1Server {
     const accept = (serve: (exchange: Http1Exchange) => void) => {
       const handle: Http1Handler = (request, response) => {
         const exchange = new Http1Exchange(request, response, this.options);
-        const invalid = headerRefusal(request.rawHeaders, limits);
+        const invalid = headerRefusal(request.rawHeaders, limits) ?? unknownHttp(request);
         if (invalid !== undefined) response.shouldKeepAlive = false;
         const refusal =
           invalid ?? this.#refusalOf(request, exchange.clientAddress) ?? unmetExpectation(request.headers.expect);

@@ -1,4 +1,4 @@
-import { STATUS_CODES } from "node:http";
+import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { type Failure, repeated } from "../../domain/failure.js";
 import { eachField, type HeaderList, mergedHeaders } from "../common-headers.js";
@@ -102,6 +102,21 @@ const hostName = "host";
 
 function headersTooLarge(what: string): HttpFailure {
   return new HttpFailure(431, "invalid_argument", "HEADERS_TOO_LARGE", `the request ${what}`);
+}
+
+/**
+ * Why a request that Node's parser takes is none of HTTP/1.0 or 1.1 (RFC 9110, 15.6.6; RFC 9112, 6.1); undefined: it is
+ * one.
+ */
+export function unknownHttp({ httpVersion, httpVersionMajor, headers }: IncomingMessage): HttpFailure | undefined {
+  if (httpVersionMajor !== 1) {
+    const message = `HTTP/${httpVersion} in an HTTP/1.1 request line; send HTTP/1.1 or HTTP/1.0`;
+    return new HttpFailure(505, "unimplemented", "HTTP_VERSION", message);
+  }
+  const coding = headers["transfer-encoding"];
+  if (coding === undefined || coding.toLowerCase() === "chunked") return undefined;
+  const message = `the transfer coding "${repeated(coding)}" is not supported; send chunked`;
+  return new HttpFailure(501, "unimplemented", "TRANSFER_CODING", message);
 }
 
 /** 417 for an `Expect` header that asks for more than 100-continue; undefined: it does not. */

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -214,6 +215,19 @@ describe.each([
     expect(response).toMatchObject({ status: 400, body: expect.stringContaining(reason) });
     connection.close();
   });
+});
+
+test.each([
+  ["GET", "HTTP/0.9", "", 505, "HTTP_VERSION"],
+  ["GET", "HTTP/2.0", "", 505, "HTTP_VERSION"],
+  ["POST", "HTTP/1.1", "Transfer-Encoding: gzip, chunked\r\n", 501, "TRANSFER_CODING"],
+])("a %s of %s with the header %j is %i, and the connection ends", async (method, version, header, status, reason) => {
+  const connection = await RawConnection.open(server.address.port);
+  const end = once(connection.socket, "close");
+  const body = header === "" ? "" : "2\r\n{}\r\n0\r\n\r\n";
+  const response = await connection.ask(`${method} ${unaryPath} ${version}\r\nHost: x\r\n${header}\r\n${body}`);
+  expect(response).toMatchObject({ status, body: expect.stringContaining(reason) });
+  await end;
 });
 
 test("any sequence of requests, cut anywhere, ends no process and leaves nothing", async () => {
