@@ -29,7 +29,7 @@ import { describeFirstPast, readHistoryStart } from "./history-start.js";
 import { LedgerTextWriter } from "./ledger-text.js";
 import type { LoadStatus } from "./load-status.js";
 import { type LoadProgress, type LoadSummary, ProgressMeter } from "./load-summary.js";
-import { behindMsMax, outageMsMax, type RetryOptions, startRetries, withRetries } from "./retry.js";
+import { behindMsMax, outageMsMax, type RetryOptions, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
 import { beatIntervalMs, Turn } from "./standby.js";
 import { readSumsStart, TableSums } from "./table-sums.js";
@@ -89,7 +89,8 @@ export interface LoadOptions {
  * @throws SecondWriterError if another process loads into the same database
  */
 export async function load(options: LoadOptions): Promise<LoadSummary> {
-  const writer = await withRetries(() => openWriter(options.database), startRetries(options.log, options.signal));
+  // Somebody migrated it, so a server that nobody reaches now is down, and no mistake in the URL.
+  const writer = await withRetries(() => openWriter(options.database), retryOptions(options));
   const hasten = () => endSoon(writer);
   options.signal?.addEventListener("abort", hasten, { once: true });
   // While it connected.

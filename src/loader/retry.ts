@@ -19,7 +19,7 @@ export const outageMsMax = 600_000;
  */
 export const behindMsMax = 30_000;
 
-/** How long the loader tries at its start, in milliseconds. */
+/** How long the loader tries to migrate at its start, in milliseconds. */
 export const startOutageMsMax = 60_000;
 
 /** What {@link withRetries} needs beside the work. */
@@ -39,13 +39,13 @@ export interface RetryOptions {
  * For a loader that starts: it waits for a database that is silent or busy. Where nobody listens, or the name is unknown,
  * the operator is told at once, because that is mostly a mistake in the URL; but not after somebody was there.
  */
-export function startRetries(log: Log, signal?: AbortSignal): RetryOptions {
+export function startRetries(log: Log): RetryOptions {
   let wasThere = false;
   const passes = (error: unknown): boolean => {
     wasThere ||= !isNobodyThere(error);
     return wasThere && isPassing(error);
   };
-  return { log, signal, outageMsMax: startOutageMsMax, isPassing: passes };
+  return { log, signal: undefined, outageMsMax: startOutageMsMax, isPassing: passes };
 }
 
 /**

@@ -1,7 +1,7 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { type AddressInfo, connect, createServer } from "node:net";
+import { type AddressInfo, connect, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable, type Writable } from "node:stream";
@@ -70,6 +70,15 @@ afterAll(async () => {
 function openPrivate(dataDir: string): Promise<EmbeddedDatabase> {
   makeDataDirectory(dataDir);
   return openEmbedded({ dataDir, log, onProgress: () => {}, bufferPoolBytes: 32 * 1024 * 1024 });
+}
+
+/** Leads connections to a server, once it listens. */
+function listenerBefore(url: string): Server {
+  return createServer((client) => {
+    const upstream = connect(Number(new URL(url).port), "127.0.0.1");
+    for (const socket of [client, upstream]) socket.on("error", () => {});
+    client.pipe(upstream).pipe(client);
+  });
 }
 
 function withName(url: string, name: string, user = "root"): string {
@@ -330,11 +339,7 @@ describe("what ends a load", () => {
 
   it("a database that goes away while the load starts: it goes on when it is back", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
-    const listener = createServer((client) => {
-      const upstream = connect(Number(new URL(proxy.url).port), "127.0.0.1");
-      for (const socket of [client, upstream]) socket.on("error", () => {});
-      client.pipe(upstream).pipe(client);
-    });
+    const listener = listenerBefore(proxy.url);
     // The first connection breaks, and nobody listens for a while.
     const gone = createServer().listen(0, "127.0.0.1");
     await once(gone, "listening");
@@ -350,6 +355,24 @@ describe("what ends a load", () => {
     listener.listen(Number(url.port), "127.0.0.1");
     await loading.expectWhole();
     expect(loading.logged.join()).toMatch(/trying again for up to 60 s.*ECONNREFUSED.*trying again/);
+    listener.close();
+    await proxy.close();
+  });
+
+  it("a database that goes away between its migration and the load: it goes on when it is back", async () => {
+    const proxy = await HalfOpenProxy.before(server.url);
+    const url = new URL(withName(proxy.url, `load_${++databases}`));
+    await migrate(url.href, log);
+    const listener = listenerBefore(proxy.url).listen(0, "127.0.0.1");
+    await once(listener, "listening");
+    url.port = String((listener.address() as AddressInfo).port);
+    listener.close();
+    await once(listener, "close");
+    const loading = load({ database: url.href, sources: [streamSource(inChunks(recording), "s")], log });
+    await sleep(300);
+    listener.listen(Number(url.port), "127.0.0.1");
+    await loading;
+    expect(await dump(url.href)).toEqual(undisturbed);
     listener.close();
     await proxy.close();
   });
