@@ -132,7 +132,9 @@ type depthReader struct {
 	past *historyv1.ReplayMarketsDepthRequest
 	live bool
 	// token is that of the last message whose changes are in the books; empty: there is none.
-	token  string
+	token string
+	// found is set when a server had what is asked for.
+	found  bool
 	books  map[string]*DepthBook
 	scales map[string]*historyv1.MarketHistoryStatus
 }
@@ -157,7 +159,7 @@ func (r *depthReader) read(ctx context.Context, yield func(DepthChange, error) b
 func (r *depthReader) goesOnAfter(err error) bool {
 	code := connect.CodeOf(err)
 	// Another server had this time before.
-	if code == connect.CodeOutOfRange && r.token != "" && !r.live {
+	if code == connect.CodeOutOfRange && r.found && !r.live {
 		return true
 	}
 	damaged := code == connect.CodeDataLoss
@@ -198,6 +200,7 @@ func (r *depthReader) readStream(
 ) error {
 	first := true
 	return watched(ctx, r.options.SilenceMax, open, func(ctx context.Context, whole *message) error {
+		r.found = true
 		if whole == nil {
 			return nil
 		}

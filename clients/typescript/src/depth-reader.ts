@@ -109,6 +109,8 @@ class DepthReader {
   #isLive: boolean;
   /** Of the last message whose changes are in the books; empty: there is none. */
   #token = "";
+  /** A server had what is asked for. */
+  #isFound = false;
   readonly #books = new Map<string, DepthBook>();
   readonly #scales = new Map<string, MarketHistoryStatus>();
 
@@ -134,7 +136,7 @@ class DepthReader {
   /** Whether another connection can be of use. The live stream begins with whole books where it cannot go on. */
   #goesOnAfter(error: ConnectError): boolean {
     // Another server had this time before.
-    if (error.code === Code.OutOfRange && this.#token !== "" && !this.#isLive) return true;
+    if (error.code === Code.OutOfRange && this.#isFound && !this.#isLive) return true;
     const isDamaged = error.code === Code.DataLoss;
     if (isTransient(error) && !(isDamaged && !this.#isLive)) {
       if (isDamaged) this.#token = "";
@@ -177,6 +179,7 @@ class DepthReader {
   async *#messagesOf(open: (signal: AbortSignal) => AsyncIterable<Message | undefined>): AsyncGenerator<Message, void> {
     let first = true;
     for await (const message of watched(open, this.#options)) {
+      this.#isFound = true;
       if (message === undefined) continue;
       if (first) await this.#options.onConnect?.();
       first = false;

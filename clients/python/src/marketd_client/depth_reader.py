@@ -181,6 +181,8 @@ class _DepthReader:
         self._is_live = past is None
         #: Of the last message whose changes are in the books; empty: there is none.
         self._token = ""
+        #: A server had what is asked for.
+        self._is_found = False
         self._books: Dict[str, DepthBook] = {}
         self._scales: Dict[str, MarketHistoryStatus] = {}
 
@@ -194,7 +196,7 @@ class _DepthReader:
     def _goes_on_after(self, error: grpc.RpcError) -> bool:
         """Whether another connection can be of use. The live stream begins with whole books where it cannot go on."""
         # Another server had this time before.
-        if error.code() == grpc.StatusCode.OUT_OF_RANGE and self._token and not self._is_live:
+        if error.code() == grpc.StatusCode.OUT_OF_RANGE and self._is_found and not self._is_live:
             return True
         is_damaged = error.code() == grpc.StatusCode.DATA_LOSS
         if is_transient(error) and (self._is_live or not is_damaged):
@@ -240,6 +242,7 @@ class _DepthReader:
         is_first = True
         for part in watched(call, self._stop, self._silence_max):
             message = put(part)
+            self._is_found = True
             if message is None:
                 continue
             if is_first and self._on_connect is not None:
