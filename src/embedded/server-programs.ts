@@ -1,3 +1,4 @@
+import { basename } from "node:path";
 import { OperatorError } from "../domain/operator-error.js";
 import { run } from "./run-program.js";
 
@@ -36,7 +37,7 @@ const oldestVersion = { mariadb: [10, 11], mysql: [8, 0] } as const;
  */
 export async function findServerPrograms(searchPath?: string): Promise<ServerPrograms | undefined> {
   // Where both are in one directory, `mysqld` is MariaDB's older name.
-  const server = await findFirst(["mariadbd", "mysqld"], searchPath);
+  const [server] = (await findPrograms(["mariadbd", "mysqld"], searchPath)).values();
   if (server === undefined) return undefined;
   const version = await readVersion(server);
   if (version === undefined) return undefined;
@@ -49,38 +50,24 @@ export async function findServerPrograms(searchPath?: string): Promise<ServerPro
   return { ...version, server, initializer: version.kind === "mariadb" ? initializer : undefined };
 }
 
-/** The absolute paths of those of these programs that exist and may be executed. */
+/**
+ * The absolute paths of those of these programs that exist and may be executed, by their names. They come in the order of
+ * the search path, and those of one directory in that of the list.
+ */
 export async function findPrograms(
   names: readonly string[],
   searchPath?: string,
 ): Promise<ReadonlyMap<string, string>> {
-  const lines = await inSearchPath('for name; do command -v "$name" || echo; done', names, searchPath);
+  // A shell knows PATH; this module reads no environment.
+  const directories = `dirs="\${1:-$PATH:${furtherDirectories.join(":")}}"; shift; IFS=:`;
+  const list = 'for d in $dirs; do for n; do [ -f "$d/$n" ] && [ -x "$d/$n" ] && echo "$d/$n"; done; done';
+  const { output } = await run("/bin/sh", ["-c", `${directories}; ${list}`, "sh", searchPath ?? "", ...names]);
   const found = new Map<string, string>();
-  for (const [index, name] of names.entries()) {
-    const line = lines[index];
-    if (line?.startsWith("/")) found.set(name, line);
+  for (const line of output.split("\n")) {
+    const name = basename(line);
+    if (line.startsWith("/") && !found.has(name)) found.set(name, line);
   }
   return found;
-}
-
-/** One of these programs: of the first directory that has any, the first of the list. */
-async function findFirst(names: readonly string[], searchPath?: string): Promise<string | undefined> {
-  const script = 'IFS=:; for d in $PATH; do for n; do [ -f "$d/$n" ] && [ -x "$d/$n" ] && echo "$d/$n"; done; done';
-  const lines = await inSearchPath(script, names, searchPath);
-  return lines.find((line) => line.startsWith("/"));
-}
-
-/** The lines that a shell script prints for these arguments. A shell knows PATH; this module reads no environment. */
-async function inSearchPath(script: string, args: readonly string[], searchPath?: string): Promise<string[]> {
-  const path = searchPath === undefined ? `PATH="$PATH:${furtherDirectories.join(":")}"` : 'PATH="$SEARCH"';
-  const result = await run("/bin/sh", [
-    "-c",
-    `SEARCH="$1"; shift; ${path}; ${script}`,
-    "sh",
-    searchPath ?? "",
-    ...args,
-  ]);
-  return result.output.split("\n");
 }
 
 type ServerVersion = Pick<ServerPrograms, "kind" | "version">;
