@@ -14,17 +14,8 @@ export type Affected = Pick<ResultSetHeader, "affectedRows">;
 /** The values of a statement, in order. An array becomes a list: `IN (?)`. */
 export type ParameterList = readonly (Parameter | readonly Parameter[])[];
 
-/** One connection, held for a while. Values are those of column.ts. */
-export interface Connection {
-  /** A query with `?`. Values are escaped by the driver: one round trip. */
-  query<R extends { [K in keyof R]: ColumnValue } = Row>(sql: string, parameters?: ParameterList): Promise<R[]>;
-  /** A statement that changes something. */
-  run(sql: string, parameters?: ParameterList): Promise<Affected>;
-  /** The driver's connection, for what only it can do (LOAD DATA from a stream). Only the store may touch it. */
-  readonly driver: DriverConnection;
-  /** What the driver reads and writes. Only the store may touch it. */
-  readonly socket: Socket;
-}
+/** A connection that is lent for a while: its user neither opens nor closes it. */
+export type Connection = Pick<ServerConnection, "query" | "run" | "driver" | "socket">;
 
 /** The error of a connection that was closed because its peer was silent. */
 export function silentPeerError(message: string): Error {
@@ -61,8 +52,10 @@ export interface ConnectionSettings {
  * A connection that is closed, with its statements, when the server is silent for too long. The driver has no such
  * limit, and only half-closes its socket, so the socket is ours.
  */
-export class ServerConnection implements Connection {
+export class ServerConnection {
+  /** The driver's connection, for what only it can do (LOAD DATA from a stream). Only the store may touch it. */
   readonly driver: DriverConnection;
+  /** What the driver reads and writes. Only the store may touch it. */
   readonly socket: Socket;
   readonly #statementTimeoutMs: number;
   /** Current statements, with how to reject each. */
@@ -180,10 +173,12 @@ export class ServerConnection implements Connection {
     clearTimeout(limit);
   }
 
-  query<R>(sql: string, parameters?: ParameterList): Promise<R[]> {
+  /** A query with `?`. Values are escaped by the driver: one round trip. They are read as column.ts says. */
+  query<R extends { [K in keyof R]: ColumnValue } = Row>(sql: string, parameters?: ParameterList): Promise<R[]> {
     return this.#ask(sql, parameters);
   }
 
+  /** A statement that changes something. */
   run(sql: string, parameters?: ParameterList): Promise<Affected> {
     return this.#ask(sql, parameters);
   }
