@@ -36,18 +36,15 @@ export class LedgerExport {
   /** The place that every batch depends on; undefined: nothing has been loaded yet. */
   readonly newestBlock: BlockPlace | undefined;
   readonly #ledger: LedgerReader;
-  readonly #batchRows: number;
   readonly #own: ReadonlySet<number>;
   readonly #selection: LedgerSelection;
   /** The batch that was read last, until it is taken, and its end. */
   #batch: ScannedEntries;
 
-  private constructor(ledger: LedgerReader, opened: LedgerRead<FirstBatch>, batchRows: number) {
-    const { result, directory, extent } = opened;
+  private constructor(ledger: LedgerReader, { result, directory, extent }: LedgerRead<FirstBatch>) {
     this.directory = directory;
     this.newestBlock = extent.newestBlock;
     this.#ledger = ledger;
-    this.#batchRows = batchRows;
     this.#own = result.own;
     this.#selection = result.selection;
     this.#batch = result.batch;
@@ -75,7 +72,7 @@ export class LedgerExport {
       },
       "export",
     );
-    return new LedgerExport(ledger, opened, batchRows);
+    return new LedgerExport(ledger, opened);
   }
 
   /** Whether an account is the party's own, in the asset. */
@@ -84,7 +81,7 @@ export class LedgerExport {
   }
 
   /** The next entries, about `batchRows` if they are not read yet; empty at the end. @throws Failure */
-  async next(call?: Call, batchRows = this.#batchRows): Promise<readonly EntryText[]> {
+  async next(call: Call | undefined, batchRows: number): Promise<readonly EntryText[]> {
     while (this.#batch.rows.length === 0) {
       const { state } = this.#batch;
       if (state.rest.low > state.rest.high) break;

@@ -89,9 +89,8 @@ test("a small export is one statement", async () => {
   const ids: bigint[] = [];
   const statements = await statementsOf(async () => {
     const source = await LedgerExport.open(ledger, { partyId: "alice", assetId: "usd", time: always });
-    for (let batch = await source.next(); batch.length > 0; batch = await source.next()) {
-      ids.push(...batch.map(idOf));
-    }
+    const next = () => source.next(undefined, 1_000);
+    for (let batch = await next(); batch.length > 0; batch = await next()) ids.push(...batch.map(idOf));
   });
   expect(statements).toBe(1);
   expect(ids).toEqual(fixture.entries.filter(({ to }) => to.party === "alice").map(({ id }) => id));

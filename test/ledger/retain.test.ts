@@ -163,7 +163,7 @@ describe("an export", () => {
     const ids: string[] = [];
     for (;;) {
       try {
-        const rows = await source.next();
+        const rows = await source.next(undefined, 10);
         if (rows.length === 0) return { ids, isCut: false };
         ids.push(...rows.map((row) => String(idOf(row))));
       } catch (error) {
