@@ -7,7 +7,7 @@ const external = 10;
 
 const rowsPerQuery = 50_000;
 
-/** The common properties of accounts. */
+/** The common properties of accounts. There is one object per kind, so kinds can be compared by identity. */
 interface Kind {
   readonly assetId: string;
   readonly isExternal: boolean;
@@ -15,17 +15,16 @@ interface Kind {
 
 /** The properties of a class that entries are compared with. */
 interface ClassKinds {
-  readonly from: number;
-  readonly to: number;
+  readonly from: Kind;
+  readonly to: Kind;
   readonly transferType: number;
 }
 
 /** The properties of all accounts and entry classes that entries are compared with: 8 bytes per account. */
 export class Accounts {
-  /** The number of its kind, by account. */
-  readonly #kindOf: number[] = [];
-  readonly #kinds: Kind[] = [];
-  readonly #byMeaning = new Map<string, number>();
+  /** By account. */
+  readonly #kindOf: Kind[] = [];
+  readonly #kinds = new Map<string, Kind>();
   readonly #classes = new Map<number, ClassKinds>();
 
   static async read(connection: Connection): Promise<Accounts> {
@@ -59,19 +58,20 @@ export class Accounts {
   }
 
   assetOf(account: number): string {
-    return this.#kinds[this.#kindOf[account] ?? -1]?.assetId ?? "";
+    return this.#kindOf[account]?.assetId ?? "";
   }
 
   isExternal(account: number): boolean {
-    return this.#kinds[this.#kindOf[account] ?? -1]?.isExternal === true;
+    return this.#kindOf[account]?.isExternal === true;
   }
 
-  #kind(assetId: string, marketId: string, type: number): number {
-    const meaning = `${type}\0${assetId}\0${marketId}`;
-    const known = this.#byMeaning.get(meaning);
-    if (known !== undefined) return known;
-    const kind = this.#kinds.push({ assetId, isExternal: type === external }) - 1;
-    this.#byMeaning.set(meaning, kind);
+  #kind(assetId: string, marketId: string, type: number): Kind {
+    const key = `${type}\0${assetId}\0${marketId}`;
+    let kind = this.#kinds.get(key);
+    if (kind === undefined) {
+      kind = { assetId, isExternal: type === external };
+      this.#kinds.set(key, kind);
+    }
     return kind;
   }
 }
