@@ -76,7 +76,11 @@ async function renewAll(
   // What is wrong with the rows, `verify` finds afterwards.
   const findings = new Findings();
   const blocks = new BlockRows(rows, findings, renewedStart(height));
-  const renewal = await DigestRenewal.start(database, loaderId, blocks, height);
+  const [last] = await database.query<{ account: number | null; class: number | null }>(
+    "SELECT (SELECT MAX(account_id) FROM account) AS account, (SELECT MAX(class_id) FROM entry_class) AS class",
+  );
+  const newest = { height, accountMax: last?.account ?? 0, classMax: last?.class ?? 0 };
+  const renewal = new DigestRenewal(database, loaderId, blocks, newest);
   const ledger = new LedgerCheck([reader], blocks, await Accounts.read(reader), findings, renewal);
   await ledger.run(rows, height, (now) => onProgress(now, height));
   await renewal.write();
@@ -94,23 +98,13 @@ class DigestRenewal implements RenewDigests {
   #pending: DigestedBlock[] = [];
   #writtenMs = performance.now();
 
-  private constructor(
+  /** `newest`: the newest block, with the highest numbers of all rows. */
+  constructor(
     private readonly database: Database,
     private readonly loaderId: string,
     private readonly blocks: BlockRows,
-    private readonly newest: bigint,
-
-    /** The highest numbers of all rows. */
-    private readonly last: { readonly account: number; readonly class: number },
+    private readonly newest: { readonly height: bigint; readonly accountMax: number; readonly classMax: number },
   ) {}
-
-  static async start(database: Database, loaderId: string, blocks: BlockRows, newest: bigint): Promise<DigestRenewal> {
-    const [row] = await database.query<{ account: number | null; class: number | null }>(
-      "SELECT (SELECT MAX(account_id) FROM account) AS account, (SELECT MAX(class_id) FROM entry_class) AS class",
-    );
-    const last = { account: row?.account ?? 0, class: row?.class ?? 0 };
-    return new DigestRenewal(database, loaderId, blocks, newest, last);
-  }
 
   entry(fromAccount: number, toAccount: number, classId: number): void {
     this.#accountMax = Math.max(this.#accountMax, fromAccount, toAccount);
@@ -118,15 +112,10 @@ class DigestRenewal implements RenewDigests {
   }
 
   async block(block: StoredBlock, entriesDigest: string | undefined): Promise<void> {
-    const isNewest = block.height === this.newest;
+    const { height, accountMax, classMax } = this.newest;
+    if (block.height === height) this.entry(accountMax, accountMax, classMax);
     // Which accounts the entries that were dropped brought, only the block can tell.
-    const isDropped = entriesDigest === undefined;
-    this.#accountMax = Math.max(
-      this.#accountMax,
-      isDropped ? (block.accountMax ?? 0) : 0,
-      isNewest ? this.last.account : 0,
-    );
-    this.#classMax = Math.max(this.#classMax, isDropped ? (block.classMax ?? 0) : 0, isNewest ? this.last.class : 0);
+    if (entriesDigest === undefined) this.entry(block.accountMax ?? 0, 0, block.classMax ?? 0);
     const renewed = {
       ...block,
       accountMax: this.#accountMax,
