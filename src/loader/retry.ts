@@ -55,52 +55,38 @@ export function startRetries(log: Log): RetryOptions {
  * @throws OperatorError when it was stopped, or has failed for `outageMsMax`; any other error of `work` as it is
  */
 export async function withRetries<T>(work: (attempt: number) => Promise<T>, options: RetryOptions): Promise<T> {
-  const outage = new Outage(options);
+  const { log, signal, outageMsMax: maxMs, watch } = options;
+  const { isPassing: passes = isPassing, describe = databaseProblem } = options;
+  let sinceMs: number | undefined;
+  let told: string | undefined;
+  let pauseMs = retryPauseMsMin;
   try {
     for (let attempt = 0; ; attempt++) {
       try {
         const result = await work(attempt);
-        outage.end();
+        if (sinceMs !== undefined) {
+          log.warn({ seconds: Math.round(performance.now() - sinceMs) / 1_000 }, "the load goes on");
+        }
         return result;
       } catch (error) {
-        if (!(options.isPassing ?? isPassing)(error)) throw error;
-        options.watch?.failed();
-        await outage.pause(error);
+        if (!passes(error)) throw error;
+        watch?.failed();
+        const problem = describe(error) ?? "the database failed";
+        sinceMs ??= performance.now();
+        if (performance.now() - sinceMs >= maxMs) {
+          throw new OperatorError(`${problem}; tried for ${maxMs / 1_000} s`, 1, error);
+        }
+        const triedMs = error instanceof ServerBehindError ? Math.min(behindMsMax, maxMs) : maxMs;
+        if (problem !== told) log.warn(`${problem}; trying again for up to ${triedMs / 1_000} s`);
+        told = problem;
+        await sleep(pauseMs, undefined, { signal }).catch(() => {
+          const message = `stopped with blocks that were not written: ${problem}; load again to continue`;
+          throw new OperatorError(message, 1, error);
+        });
+        pauseMs = Math.min(pauseMs * 2, retryPauseMsMax);
       }
     }
   } finally {
-    options.watch?.ended();
-  }
-}
-
-/** The time from the first failure to the next success. */
-class Outage {
-  #since: number | undefined;
-  #problem: string | undefined;
-  #pauseMs = retryPauseMsMin;
-
-  constructor(private readonly options: RetryOptions) {}
-
-  /** Resolves when it is time for another attempt. @throws OperatorError when there is to be none */
-  async pause(error: unknown): Promise<void> {
-    const { log, signal, outageMsMax: maxMs, describe = databaseProblem } = this.options;
-    const problem = describe(error) ?? "the database failed";
-    this.#since ??= performance.now();
-    if (performance.now() - this.#since >= maxMs) {
-      throw new OperatorError(`${problem}; tried for ${maxMs / 1_000} s`, 1, error);
-    }
-    const triedMs = error instanceof ServerBehindError ? Math.min(behindMsMax, maxMs) : maxMs;
-    if (problem !== this.#problem) log.warn(`${problem}; trying again for up to ${triedMs / 1_000} s`);
-    this.#problem = problem;
-    await sleep(this.#pauseMs, undefined, { signal }).catch(() => {
-      const message = `stopped with blocks that were not written: ${problem}; load again to continue`;
-      throw new OperatorError(message, 1, error);
-    });
-    this.#pauseMs = Math.min(this.#pauseMs * 2, retryPauseMsMax);
-  }
-
-  end(): void {
-    if (this.#since === undefined) return;
-    this.options.log.warn({ seconds: Math.round(performance.now() - this.#since) / 1_000 }, "the load goes on");
+    watch?.ended();
   }
 }
