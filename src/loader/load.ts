@@ -160,9 +160,11 @@ class Loader {
   readonly #meter: ProgressMeter;
   #progress: Progress | undefined;
   #newestDigest: Uint8Array | undefined;
-  /** The transaction on its way: while the server writes one batch, the next is made. */
+  /**
+   * The transaction on its way: while the server writes one batch, the next is made. One that failed stays, and throws
+   * wherever it is waited for.
+   */
   #writing: Promise<void> | undefined;
-  #failure: { readonly error: unknown } | undefined;
   /** Since when the server that was reached holds less than what was committed. */
   #behindSince: number | undefined;
   #localInfile: boolean;
@@ -214,9 +216,8 @@ class Loader {
       }
     } finally {
       // Also when the input is broken: the blocks before the break are whole.
-      const mayWrite = this.#failure === undefined && this.turn?.isOurs !== false;
-      if (mayWrite && this.from.fold.hasBatch) await this.#flush();
-      await this.#settle();
+      if (this.turn?.isOurs !== false && this.from.fold.hasBatch) await this.#flush();
+      await this.#writing;
     }
     return {
       ...this.from.fold.summary(),
@@ -282,7 +283,7 @@ class Loader {
     if (await settlesWithin(next, inputIdleMs)) return await next;
     if (followed) this.#bytesSinceWait = 0;
     if (this.from.fold.hasBatch) await this.#flush();
-    await this.#settle();
+    await this.#writing;
     return await this.#waitFor(next);
   }
 
@@ -321,21 +322,14 @@ class Loader {
 
   /** Hands the batch over to be written, when the one before is. */
   async #flush(): Promise<void> {
-    await this.#settle();
+    await this.#writing;
     const batch = this.from.fold.take();
     const events = this.from.fold.counts.events - this.#eventsTaken;
     this.#eventsTaken += events;
-    this.#writing = this.#write(batch, events).catch((error: unknown) => {
-      this.#failure = { error };
-    });
-    if (this.#blockByBlock) await this.#settle();
-  }
-
-  /** Waits for the transaction on its way. @throws what went wrong with it */
-  async #settle(): Promise<void> {
-    await this.#writing;
-    this.#writing = undefined;
-    if (this.#failure !== undefined) throw this.#failure.error;
+    this.#writing = this.#write(batch, events);
+    // Until somebody waits for it.
+    this.#writing.catch(() => {});
+    if (this.#blockByBlock) await this.#writing;
   }
 
   /** Writes the batch exactly once, however often that is tried. */
