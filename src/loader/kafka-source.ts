@@ -119,20 +119,7 @@ export async function kafkaSource(url: string, options: KafkaSourceOptions): Pro
     throw new OperatorError(message, 1, error);
   });
   readSnappyFrames(kafka.compressionsAlgorithms.snappy);
-  const topic = new KafkaTopic((settings) => new kafka.Consumer(settings), address, options);
-  let needed: bigint | undefined;
-  return {
-    name: `topic ${address.topic}`,
-    bytes: topic.frames(() => needed),
-    totalBytes: undefined,
-    followed: options.follow,
-    repeats: true,
-    startAt: (sequence) => {
-      needed = sequence;
-    },
-    isLost: () => topic.isLost,
-    messagesBehind: () => topic.messagesBehind,
-  };
+  return new KafkaTopic((settings) => new kafka.Consumer(settings), address, options);
 }
 
 type Compression = (typeof compressionsAlgorithms)["snappy"];
@@ -163,20 +150,27 @@ function readSnappyFrames(snappy: Compression): void {
   Object.assign(snappy, { decompressSync });
 }
 
-class KafkaTopic {
+class KafkaTopic implements Source {
+  readonly name: string;
+  readonly totalBytes = undefined;
+  readonly followed: boolean;
+  readonly repeats = true;
+  /** Whether the last request to the brokers failed. A topic without new messages responds. */
+  isLost = false;
   readonly #newConsumer: (settings: Settings) => Consumer;
   readonly #address: KafkaAddress;
   readonly #options: KafkaSourceOptions;
   readonly #retry: RetryOptions;
   #consumer: Consumer;
   #connects = 0;
-  #isLost = false;
   #topicId: string | undefined;
   /** After the last message that may be read, and before the next one that is read. */
   #newest: bigint | undefined;
   #offset = 0n;
 
   constructor(newConsumer: (settings: Settings) => Consumer, address: KafkaAddress, options: KafkaSourceOptions) {
+    this.name = `topic ${address.topic}`;
+    this.followed = options.follow;
     this.#newConsumer = newConsumer;
     this.#address = address;
     this.#options = options;
@@ -186,24 +180,18 @@ class KafkaTopic {
     this.#consumer = this.#connect();
   }
 
-  /** Whether the last request to the brokers failed. A topic without new messages responds. */
-  get isLost(): boolean {
-    return this.#isLost;
-  }
-
   get messagesBehind(): bigint | undefined {
     return this.#newest === undefined || this.#newest < this.#offset ? undefined : this.#newest - this.#offset;
   }
 
-  /** The bytes of all messages from the one that holds the event `needed` names, or from the oldest if it names none. */
-  async *frames(needed: () => bigint | undefined): AsyncGenerator<Uint8Array> {
+  /** The bytes of all messages from the one that holds the event that is due, or from the oldest if any may be first. */
+  async *read(due: bigint | undefined): AsyncGenerator<Uint8Array> {
     const { signal } = this.#options;
     // A request that waits for a message would delay the end.
     const close = (): void => this.#close();
     signal.addEventListener("abort", close, { once: true });
     try {
       const { oldest, end } = await this.#offsets();
-      const due = needed();
       const start = due === undefined ? oldest : await this.#find(due, oldest, end);
       yield* this.#inOrder(new EventOrder(due), { oldest, start, end });
     } catch (error) {
@@ -225,7 +213,7 @@ class KafkaTopic {
     let doubtfulBytes = start > oldest ? disorderBytesMax : 0;
     while (!signal.aborted && (follow || offset < end)) {
       this.#offset = offset;
-      const { messages, next } = await this.#read(offset);
+      const { messages, next } = await this.#readFrom(offset);
       const { found, ahead, broken } = inOrder(order, messages, false);
       if (found.length > 0) yield Buffer.concat(found);
       if (broken !== undefined) throw this.#brokenMessage(broken);
@@ -251,7 +239,7 @@ class KafkaTopic {
     let bytesLeft = disorderBytesMax;
     let { offset } = ahead;
     while (bytesLeft > 0 && performance.now() < untilMs && (follow || offset < end)) {
-      const { messages, next } = await this.#read(offset);
+      const { messages, next } = await this.#readFrom(offset);
       const { found, broken } = inOrder(order, messages, true);
       if (found.length > 0) {
         log.warn(`${this.#place} has event ${due} further on; the load goes on`);
@@ -294,10 +282,10 @@ class KafkaTopic {
     const attempt = async (): Promise<T> => {
       try {
         const response = await withinTime(question(this.#consumer), this.#options.signal);
-        this.#isLost = false;
+        this.isLost = false;
         return response;
       } catch (error) {
-        this.#isLost = true;
+        this.isLost = true;
         this.#close();
         this.#consumer = this.#connect();
         throw explainKafkaError(error, this.#address);
@@ -330,7 +318,7 @@ class KafkaTopic {
     let to = end;
     while (to - from > 1n) {
       const middle = (from + to) / 2n;
-      const [first] = (await this.#read(middle, to)).messages;
+      const [first] = (await this.#readFrom(middle, to)).messages;
       // Compaction and the marks of transactions leave offsets without a message.
       if (first === undefined || first.offset >= to) to = middle;
       else if (!areWholeFrames(first.value)) throw this.#brokenMessage(first);
@@ -347,7 +335,7 @@ class KafkaTopic {
       const from = later - back > oldest ? later - back : oldest;
       let [bytes, at] = [0, from];
       while (at < later && bytes < disorderBytesMax && performance.now() < untilMs) {
-        const { messages, next } = await this.#read(at, later);
+        const { messages, next } = await this.#readFrom(at, later);
         bytes += bytesOf(messages);
         if (next === at) break;
         at = next;
@@ -357,7 +345,7 @@ class KafkaTopic {
   }
 
   /** The messages from an offset on; none if there was none for a while, or, with `until`, before that offset. */
-  async #read(offset: bigint, until?: bigint): Promise<Messages> {
+  async #readFrom(offset: bigint, until?: bigint): Promise<Messages> {
     let from = offset;
     for (;;) {
       const found = await this.#ask((consumer) => this.#fetch(consumer, from));

@@ -1,6 +1,7 @@
 import type { BlockHead } from "../domain/block-headers.js";
 import { type PastFigures, registerPastMetrics } from "../store/history-table.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
+import type { Source } from "./source.js";
 
 /** What a loader waits for, or "ready" while it loads or would as soon as there is something. */
 export type LoadState = "starting" | "ready" | "standby" | "database_lost" | "source_lost";
@@ -21,7 +22,7 @@ export class LoadStatus {
   #turn: "unknown" | "active" | "standby" = "unknown";
   /** The last block that is in the database. */
   #reached: BlockHead | undefined;
-  #messagesBehind: () => bigint | undefined = () => undefined;
+  #source: Pick<Source, "messagesBehind"> | undefined;
   readonly #outages = { database: 0, source: 0 };
   readonly #retries = { database: 0, source: 0 };
   #blocks = 0;
@@ -48,9 +49,9 @@ export class LoadStatus {
     this.#events += events;
   }
 
-  /** Another source is read; `messagesBehind` says how many messages there are that it has not read, if it can. */
-  reads(messagesBehind: (() => bigint | undefined) | undefined): void {
-    this.#messagesBehind = messagesBehind ?? (() => undefined);
+  /** Another source is read. */
+  reads(source: Pick<Source, "messagesBehind">): void {
+    this.#source = source;
   }
 
   /** For one series of attempts at a time. */
@@ -81,9 +82,8 @@ export class LoadStatus {
       "The age of the newest block in the database by its time; 0 before the first.",
       () => this.#age,
     );
-    gauge("source_messages_behind", "Messages of the topic that were not read yet.", () =>
-      toNumber(this.#messagesBehind()),
-    );
+    const behindHelp = "Messages of the topic that were not read yet.";
+    gauge("source_messages_behind", behindHelp, () => this.#messagesBehind);
     const blocksHelp = "Blocks that this process has written.";
     addCounter(metrics, "marketd_loader_blocks_total", blocksHelp, () => this.#blocks);
     const eventsHelp = "Events that this process has written.";
@@ -103,8 +103,9 @@ export class LoadStatus {
   get #age(): number {
     return this.#reached === undefined ? 0 : Math.max(0, Date.now() / 1_000 - Number(this.#reached.timeNs) / 1e9);
   }
-}
 
-function toNumber(value: bigint | undefined): number | undefined {
-  return value === undefined ? undefined : Number(value);
+  get #messagesBehind(): number | undefined {
+    const behind = this.#source?.messagesBehind;
+    return behind === undefined ? undefined : Number(behind);
+  }
 }

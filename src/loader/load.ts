@@ -208,9 +208,8 @@ class Loader {
     try {
       for await (const source of this.options.sources) {
         this.from.fold.beginSource(source.repeats);
-        source.startAt?.(this.from.fold.needed);
         this.#source = source;
-        this.options.status?.reads(source.messagesBehind);
+        this.options.status?.reads(source);
         upgrade = await this.#read(source);
         if (upgrade || this.#isAborted()) break;
       }
@@ -232,7 +231,7 @@ class Loader {
   /** Whether a protocol upgrade ended it. */
   async #read(source: Source): Promise<boolean> {
     const splitter = new FrameSplitter(source.name);
-    const chunks = plainBytes(source, (bytes) => this.#meter.read(bytes))[Symbol.asyncIterator]();
+    const chunks = plainBytes(source, this.from.fold.needed, (bytes) => this.#meter.read(bytes));
     this.#meter.beginSource(source.totalBytes);
     try {
       while (!this.#isAborted()) {
@@ -251,7 +250,7 @@ class Loader {
       return false;
     } finally {
       // Not awaited: a source that waits for input ends only when that comes, or by its own signal.
-      void chunks.return?.(undefined).catch(() => {});
+      void chunks.return(undefined).catch(() => {});
     }
   }
 
@@ -299,7 +298,7 @@ class Loader {
   }
 
   async #showTurn(turn: Turn): Promise<void> {
-    if (turn.isOurs && this.#source?.isLost?.() === true) await turn.release();
+    if (turn.isOurs && this.#source?.isLost === true) await turn.release();
     else await turn.show();
     this.#tellTurn();
   }

@@ -18,23 +18,25 @@ export const followCheckIntervalMs = 1_000;
 /** What every compressed recording begins with. */
 const gzipMagic = Buffer.from([0x1f, 0x8b]);
 
-/** A recording's bytes, compressed or not, in chunks of any size. */
+/** A recording. */
 export interface Source {
   /** For messages. */
   readonly name: string;
-  readonly bytes: AsyncIterable<Uint8Array>;
-  /** Bytes of `bytes` in all, where known. */
+  /**
+   * Its bytes, compressed or not, in chunks of any size; read once. A source that can begin anywhere begins with the
+   * event that is needed first; undefined: the first one there is.
+   */
+  readonly read: (needed: bigint | undefined) => AsyncIterable<Uint8Array>;
+  /** Bytes in all, where known. */
   readonly totalBytes: number | undefined;
   /** Whether it waits for more at its end: from the first wait on, each block is a transaction. */
   readonly followed: boolean;
   /** Whether events may come again, as from a producer that sends what it is not sure of once more; default not. */
   readonly repeats?: boolean;
-  /** Called before `bytes` is read, with the event that is needed first; undefined: the first one there is. */
-  readonly startAt?: (sequence: bigint | undefined) => void;
   /** Whether it cannot be reached now. One that has nothing new is not lost. Default never. */
-  readonly isLost?: () => boolean;
+  readonly isLost?: boolean;
   /** Messages that are there and were not read yet; undefined: not known. */
-  readonly messagesBehind?: () => bigint | undefined;
+  readonly messagesBehind?: bigint | undefined;
 }
 
 /** Options of {@link fileSource}. */
@@ -56,10 +58,9 @@ export async function fileSource(path: string, options: FileSourceOptions = {}):
     const followed = options.follow === true;
     const totalBytes = followed || !found.isFile() ? undefined : found.size;
     const isChecked = found.isFile() && !followed;
-    const bytes = isChecked
-      ? readChecked(path, found.size, options)
-      : (found.isFIFO() ? readPipe : readFile)(path, options);
-    return { name: path, bytes, totalBytes, followed };
+    const read = () =>
+      isChecked ? readChecked(path, found.size, options) : (found.isFIFO() ? readPipe : readFile)(path, options);
+    return { name: path, read, totalBytes, followed };
   } catch (error) {
     if (error instanceof RecordingError) throw error;
     const why =
@@ -70,7 +71,7 @@ export async function fileSource(path: string, options: FileSourceOptions = {}):
 
 /** Standard input, or anything else that gives bytes. */
 export function streamSource(bytes: AsyncIterable<Uint8Array>, name: string): Source {
-  return { name, bytes, totalBytes: undefined, followed: false };
+  return { name, read: () => bytes, totalBytes: undefined, followed: false };
 }
 
 /**
@@ -165,8 +166,12 @@ async function* readPipe(path: string, { follow, signal }: FileSourceOptions): A
 }
 
 /** The plain bytes of a source: gzip is known by its first two bytes, whatever the name. */
-export async function* plainBytes(source: Source, onRead: (bytes: number) => void): AsyncGenerator<Uint8Array> {
-  const chunks = counted(source.bytes, onRead);
+export async function* plainBytes(
+  source: Source,
+  needed: bigint | undefined,
+  onRead: (bytes: number) => void,
+): AsyncGenerator<Uint8Array> {
+  const chunks = counted(source.read(needed), onRead);
   try {
     let head = Buffer.alloc(0);
     while (head.length < gzipMagic.length) {

@@ -73,7 +73,7 @@ beforeAll(async () => {
 async function listenAsLoader(): Promise<typeof loader> {
   const status = new LoadStatus();
   status.setTurn(true);
-  status.reads(() => 3n);
+  status.reads({ messagesBehind: 3n });
   const registry = createMetrics();
   status.register(registry);
   const text = { contentType: registry.contentType, text: () => registry.metrics() };
