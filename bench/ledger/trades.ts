@@ -214,8 +214,8 @@ export class TradeBench implements PageBench<TradeQuestion> {
 
   #candles(marketId: string) {
     const series = { marketId, seconds: periodSeconds };
-    const read = async (request: PageRequest<CandlePlace>, toNs?: bigint) =>
-      (await readCandles(this.#ours, series, { fromNs: undefined, toNs }, request, call)).rows;
+    const read = async (request: PageRequest<CandlePlace>, endNs?: bigint) =>
+      (await readCandles(this.#ours, series, { startNs: undefined, endNs }, request, call)).rows;
     const one = { newestFirst: true, size: 1, backwards: false, cursor: undefined };
     return async (position: Position, size: number) => {
       const [newest, oldest] = [(await read(one))[0], (await read({ ...one, backwards: true }))[0]];

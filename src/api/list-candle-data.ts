@@ -5,12 +5,13 @@ import {
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { Candle } from "../domain/candle.js";
 import { placeCursors } from "../domain/cursor.js";
+import type { TimeRange } from "../domain/date-range.js";
 import { invalidParameter, worded } from "../domain/failure.js";
 import { connectionOf, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
-import { type CandlePlace, candleMessage, type PeriodRange, readCandles } from "../trades/candle-reader.js";
+import { type CandlePlace, candleMessage, readCandles } from "../trades/candle-reader.js";
 import { requireCandles } from "./candle-id.js";
 import { pageResponse } from "./page-response.js";
 
@@ -34,12 +35,12 @@ export function listCandleData(options: { readonly live: Live; readonly database
 }
 
 /** Absent times are 0 in the definitions. */
-function readRange({ fromTimestamp, toTimestamp }: ListCandleDataRequest): PeriodRange {
-  const fromNs = fromTimestamp === 0n ? undefined : fromTimestamp;
-  const toNs = toTimestamp === 0n ? undefined : toTimestamp;
-  if (fromNs === undefined || toNs === undefined || fromNs <= toNs) return { fromNs, toNs };
+function readRange({ fromTimestamp, toTimestamp }: ListCandleDataRequest): TimeRange {
+  const startNs = fromTimestamp === 0n ? undefined : fromTimestamp;
+  const endNs = toTimestamp === 0n ? undefined : toTimestamp;
+  if (startNs === undefined || endNs === undefined || startNs <= endNs) return { startNs, endNs };
   throw worded(({ field }) => {
-    const description = `is ${fromNs}, after ${field("to_timestamp")}, which is ${toNs}`;
+    const description = `is ${startNs}, after ${field("to_timestamp")}, which is ${endNs}`;
     return invalidParameter(field("from_timestamp"), description, "INVALID_DATE_RANGE");
   });
 }

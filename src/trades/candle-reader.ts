@@ -1,5 +1,5 @@
 import type { Candle } from "../domain/candle.js";
-import { always } from "../domain/date-range.js";
+import { always, type TimeRange } from "../domain/date-range.js";
 import { cursorName, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { candleRows } from "../store/candle-table.js";
@@ -15,36 +15,30 @@ export interface CandleSeries {
   readonly seconds: number;
 }
 
-/** Periods that begin in a range of time: start inclusive, end exclusive; undefined: unbounded on that side. */
-export interface PeriodRange {
-  readonly fromNs: bigint | undefined;
-  readonly toNs: bigint | undefined;
-}
-
 /** The place of a candle in its list. */
 export type CandlePlace = Pick<Candle, "startNs" | "firstTrade">;
 
 /**
- * One page of candles, by the beginning of their periods, the running one included.
+ * One page of the candles whose periods begin in a range of time, by these beginnings, the running one included.
  * @throws Failure `failed_precondition` if trades of the range or behind the cursor are not kept
  */
 export function readCandles(
   database: Pick<Database, "lease">,
   series: CandleSeries,
-  { fromNs, toNs }: PeriodRange,
+  { startNs, endNs }: TimeRange,
   request: PageRequest<CandlePlace>,
   call: Call,
 ): Promise<Page<Candle, CandlePlace>> {
   const readIn = async (reader: Reader, extent: TradeExtent) => {
     const oldest = oldestCandle(series, extent);
     const { cursor } = request;
-    checkKept("from_timestamp", fromNs, oldest);
+    checkKept("from_timestamp", startNs, oldest);
     checkKept(cursorName(request), cursor?.startNs, oldest);
     checkCursor(cursor?.firstTrade, extent.newest);
     let newestBlock: BlockPlace | undefined;
-    const low = fromNs ?? oldest.timeNs;
+    const low = startNs ?? oldest.timeNs;
     const page = await findPage(request, isAt, async (descending, want) => {
-      const range = { low, high: toNs, from: cursor, descending };
+      const range = { low, high: endNs, from: cursor, descending };
       const { candles, place } = await scanCandles(reader, series, range, want);
       // The rows are of the first scan.
       newestBlock ??= place;

@@ -10,7 +10,7 @@ import type { LiveState } from "../live/live-state.js";
 import type { Reader } from "../store/connection/lease.js";
 import type { Database } from "../store/database.js";
 import { type PastTradeRow, pastTradeRows } from "../store/history-table.js";
-import { readTradeExtent, tradesNotKept } from "./trade-reader.js";
+import { readTradeExtent, type TradeFilter, tradesNotKept } from "./trade-reader.js";
 
 type Schema = typeof ObserveTradesResponseSchema;
 type Messages = ReturnType<FeedSource<Schema>["next"]>;
@@ -148,12 +148,6 @@ function heightSeen(id: bigint): bigint {
   return ((id + 1n) >> positionBits) - 1n;
 }
 
-/** Which trades a stream has; an empty list selects by nothing. */
-export interface TradeSelection {
-  readonly marketIds: readonly string[];
-  readonly partyIds: readonly string[];
-}
-
 /** The trades of a selection as they come, each once. A place is the id of the last one that a reader has passed. */
 export class TradeFeed implements FeedSource<Schema> {
   readonly kind = "trades";
@@ -172,7 +166,7 @@ export class TradeFeed implements FeedSource<Schema> {
   /** Who waits for a read of the table that goes on, by its place. */
   readonly #reading = new Map<bigint, Set<FeedReader>>();
 
-  constructor(follower: TradeFollower, { marketIds, partyIds }: TradeSelection, owner: FeedOwner) {
+  constructor(follower: TradeFollower, { marketIds, partyIds }: Omit<TradeFilter, "orderIds">, owner: FeedOwner) {
     this.#follower = follower;
     const [markets, parties] = [new Set(marketIds), new Set(partyIds)];
     this.#selects = ({ marketId, buyer, seller }) =>

@@ -11,7 +11,7 @@ import type { Database } from "../store/database.js";
 import { type PastTradeRow, pastTradeRows } from "../store/history-table.js";
 import { beyond, type IdRange } from "../store/id-range.js";
 import { everythingKept, notRetained, type OldestKept } from "../store/ledger-entry-table.js";
-import { parseTradeProgress, type TradeProgress, tradeProgressSql } from "../store/trade-table.js";
+import { parseTradeProgress, tradeProgressSql } from "../store/trade-table.js";
 
 /** Which trades are selected; an empty list selects by nothing. */
 export interface TradeFilter {
@@ -42,12 +42,6 @@ export interface TradeExtent {
   readonly high: bigint;
 }
 
-/** Of a store without trades. */
-const allKept: Pick<TradeProgress, "oldest" | "oldestOfCandles"> = {
-  oldest: everythingKept,
-  oldestOfCandles: everythingKept,
-};
-
 /** FAILED_PRECONDITION, because a request needs trades that are not kept. */
 export function tradesNotKept(path: string, oldest: OldestKept): Failure {
   return worded(({ field }) => notRetained(field(path), "trades", oldest, "TRADES_NOT_RETAINED"));
@@ -57,11 +51,7 @@ export function tradesNotKept(path: string, oldest: OldestKept): Failure {
  * Reads which trades there are. What is read afterwards depends on that.
  * @throws Failure `failed_precondition` if they are not kept up to the newest block, or not from the start of the range
  */
-export async function readTradeExtent(
-  reader: Reader,
-  { startNs, endNs }: TimeRange,
-  startField = "date_range.start_timestamp",
-): Promise<TradeExtent> {
+export async function readTradeExtent(reader: Reader, { startNs, endNs }: TimeRange): Promise<TradeExtent> {
   const heightAt = (timeNs: bigint | undefined) =>
     timeNs === undefined
       ? "NULL"
@@ -82,10 +72,12 @@ export async function readTradeExtent(
     const message = "the newest trades are not kept: blocks were loaded by a release before trades were served";
     throw new Failure("failed_precondition", message, { reason: "TRADES_NOT_RETAINED" });
   }
-  const { oldest, oldestOfCandles } = progress ?? allKept;
+  const { oldest = everythingKept, oldestOfCandles = everythingKept } = progress ?? {};
   const startHeight = startNs === undefined ? 0n : row?.startHeight;
   const hasRange = startNs !== undefined || endNs !== undefined;
-  if (hasRange && startHeight != null && startHeight < oldest.height) throw tradesNotKept(startField, oldest);
+  if (hasRange && startHeight != null && startHeight < oldest.height) {
+    throw tradesNotKept("date_range.start_timestamp", oldest);
+  }
   if (newest === undefined || startHeight == null) return { newest, oldest, oldestOfCandles, low: 1n, high: 0n };
   const low = firstIdOfBlock(startHeight > oldest.height ? startHeight : oldest.height);
   return { newest, oldest, oldestOfCandles, low, high: firstIdOfBlock(row?.endHeight ?? newest.height + 1n) - 1n };
