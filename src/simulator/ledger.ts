@@ -55,21 +55,13 @@ export class Ledger {
   /**
    * Makes transfers as one movement. Each takes at most what the source holds, so an entry's amount may be less than
    * requested, down to 0. The external account is unlimited, and always states 0.
-   * @returns the sum moved
    */
-  move(...transfers: readonly Transfer[]): bigint {
-    const entries: LedgerEntry[] = [];
-    let moved = 0n;
-    for (const transfer of transfers) {
-      const entry = this.#entry(transfer);
-      moved += BigInt(entry.amount);
-      entries.push(entry);
-    }
+  move(...transfers: readonly Transfer[]): void {
+    const entries = transfers.map((transfer) => this.#entry(transfer));
     const balances = [...new Set(transfers.map((transfer) => transfer.to))].map((account) =>
       create(PostTransferBalanceSchema, { account: account.details, balance: account.balance.toString() }),
     );
     this.#movements.push(create(LedgerMovementSchema, { entries, balances }));
-    return moved;
   }
 
   /** The movements since the last call. */

@@ -122,11 +122,8 @@ export class MatchingEngine<O extends BookOrder> {
       if (passive.party === order.party) break;
       const size = Math.min(order.remaining, passive.remaining);
       order.remaining -= size;
-      passive.remaining -= size;
-      change(level, passive, -size);
+      reduceFirst(levels, level, passive, size);
       fills.push({ passive, price: level.price, size });
-      if (passive.remaining === 0) level.orders.shift();
-      if (level.orders.length === 0) levels.shift();
     }
     return fills;
   }

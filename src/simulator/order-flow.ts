@@ -21,18 +21,11 @@ const lotsMax = 200;
 /** Positions of this many lots are only reduced. */
 const positionMax = 2_000;
 
-/** Probabilities of actions, in hundredths; the rest are ordinary limit orders. */
-const actions = [
-  { action: "cancel", hundredths: 16 },
-  { action: "amend", hundredths: 10 },
-  { action: "market", hundredths: 8 },
-  { action: "immediate", hundredths: 5 },
-  { action: "pegged", hundredths: 4 },
-  { action: "refused", hundredths: 3 },
-  { action: "closeOut", hundredths: 1 },
-] as const;
-
-type Action = (typeof actions)[number]["action"] | "limit";
+/** What a party does in a market, and its probability in hundredths. */
+interface Action {
+  readonly hundredths: number;
+  readonly act: (market: SimulatedMarket, block: Block) => void;
+}
 
 /** The optional properties of an order; the others have ordinary values. */
 type Wish = Partial<SimulatedOrder> & Pick<SimulatedOrder, "party" | "side" | "price" | "size">;
@@ -52,16 +45,16 @@ export class OrderFlow {
   readonly #provider: string;
   readonly #provisionIds = new Map<string, string>();
 
-  readonly #actions: Readonly<Record<Action, (market: SimulatedMarket, block: Block) => void>> = {
-    cancel: (market, block) => this.#cancel(market, block),
-    amend: (market, block) => this.#amend(market, block),
-    market: (market, block) => this.#market(market, block),
-    immediate: (market, block) => this.#immediate(market, block),
-    pegged: (market, block) => this.#pegged(market, block),
-    refused: (market, block) => this.#refused(market, block),
-    closeOut: (market, block) => this.#closeOut(market, block),
-    limit: (market, block) => this.#limit(market, block),
-  };
+  /** The rest are ordinary limit orders. */
+  readonly #actions: readonly Action[] = [
+    { hundredths: 16, act: (market, block) => this.#cancel(market, block) },
+    { hundredths: 10, act: (market, block) => this.#amend(market, block) },
+    { hundredths: 8, act: (market, block) => this.#market(market, block) },
+    { hundredths: 5, act: (market, block) => this.#immediate(market, block) },
+    { hundredths: 4, act: (market, block) => this.#pegged(market, block) },
+    { hundredths: 3, act: (market, block) => this.#refused(market, block) },
+    { hundredths: 1, act: (market, block) => this.#closeOut(market, block) },
+  ];
 
   constructor(random: Random, parties: readonly string[], provider: string) {
     this.#random = random;
@@ -81,8 +74,17 @@ export class OrderFlow {
 
   /** One action of one party in the market. */
   act(market: SimulatedMarket, block: Block): void {
-    const action = market.orders.size >= ordersPerMarketMax ? "cancel" : this.#choose();
-    this.#actions[action](market, block);
+    if (market.orders.size >= ordersPerMarketMax) this.#cancel(market, block);
+    else this.#choose()(market, block);
+  }
+
+  #choose(): Action["act"] {
+    let drawn = this.#random.below(100);
+    for (const { hundredths, act } of this.#actions) {
+      if (drawn < hundredths) return act;
+      drawn -= hundredths;
+    }
+    return (market, block) => this.#limit(market, block);
   }
 
   /** The liquidity provider cancels its old orders and quotes around the current price. */
@@ -105,15 +107,6 @@ export class OrderFlow {
         market.submit(this.#order(wish, block), block);
       }
     }
-  }
-
-  #choose(): Action {
-    let drawn = this.#random.below(100);
-    for (const { action, hundredths } of actions) {
-      if (drawn < hundredths) return action;
-      drawn -= hundredths;
-    }
-    return "limit";
   }
 
   #order(wish: Wish, block: Block): SimulatedOrder {

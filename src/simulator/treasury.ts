@@ -200,12 +200,11 @@ export class Treasury {
       if (gain > 0) winners.push({ party, gain });
       if (gain >= 0) continue;
       const amount = BigInt(-gain) * market.asset.unit;
-      const sources = party === networkParty ? [insurance] : [this.#account(market, AccountType.MARGIN, party)];
-      const margin = sources[0]?.balance ?? 0n;
-      for (const from of sources) losses.push({ from, to: settlement, amount, type: types.loss });
-      if (margin < amount && party !== networkParty) {
-        const from = this.#general(market.asset, party);
-        losses.push({ from, to: settlement, amount: amount - margin, type: types.loss });
+      const from = party === networkParty ? insurance : this.#account(market, AccountType.MARGIN, party);
+      losses.push({ from, to: settlement, amount, type: types.loss });
+      if (from.balance < amount && party !== networkParty) {
+        const missing = amount - from.balance;
+        losses.push({ from: this.#general(market.asset, party), to: settlement, amount: missing, type: types.loss });
       }
     }
     if (losses.length > 0) this.#ledger.move(...losses);
