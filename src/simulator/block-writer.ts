@@ -21,40 +21,38 @@ import type { Encodable } from "../encoding/field-values.js";
 /** A kind of event: its name in `BusEvent`, and the member that holds it. */
 export interface EventKind<S extends DescMessage = DescMessage> {
   readonly type: BusEventType;
-  readonly tag: number;
+  readonly member: number;
   readonly schema: S;
 }
 
-const lengthDelimited = 2;
-
-function kind<S extends DescMessage>(type: BusEventType, field: DescField, schema: S): EventKind<S> {
-  return { type, tag: (field.number << 3) | lengthDelimited, schema };
+function kind<S extends DescMessage>(type: BusEventType, { number }: DescField, schema: S): EventKind<S> {
+  return { type, member: number, schema };
 }
 
-const member = BusEventSchema.field;
+const { field } = BusEventSchema;
 
 /** The kinds of events whose content the definitions include. */
 export const eventKinds = {
-  beginBlock: kind(BusEventType.BEGIN_BLOCK, member.beginBlock, BeginBlockSchema),
-  endBlock: kind(BusEventType.END_BLOCK, member.endBlock, EndBlockSchema),
-  timeUpdate: kind(BusEventType.TIME_UPDATE, member.timeUpdate, TimeUpdateSchema),
-  marketCreated: kind(BusEventType.MARKET_CREATED, member.marketCreated, MarketSchema),
-  asset: kind(BusEventType.ASSET, member.asset, AssetSchema),
-  marketUpdated: kind(BusEventType.MARKET_UPDATED, member.marketUpdated, MarketSchema),
-  marketData: kind(BusEventType.MARKET_DATA, member.marketData, MarketDataSchema),
-  order: kind(BusEventType.ORDER, member.order, OrderSchema),
-  expiredOrders: kind(BusEventType.EXPIRED_ORDERS, member.expiredOrders, ExpiredOrdersSchema),
-  trade: kind(BusEventType.TRADE, member.trade, TradeSchema),
-  ledgerMovements: kind(BusEventType.LEDGER_MOVEMENTS, member.ledgerMovements, LedgerMovementsSchema),
-  nodeSignature: kind(BusEventType.NODE_SIGNATURE, member.nodeSignature, NodeSignatureSchema),
+  beginBlock: kind(BusEventType.BEGIN_BLOCK, field.beginBlock, BeginBlockSchema),
+  endBlock: kind(BusEventType.END_BLOCK, field.endBlock, EndBlockSchema),
+  timeUpdate: kind(BusEventType.TIME_UPDATE, field.timeUpdate, TimeUpdateSchema),
+  marketCreated: kind(BusEventType.MARKET_CREATED, field.marketCreated, MarketSchema),
+  asset: kind(BusEventType.ASSET, field.asset, AssetSchema),
+  marketUpdated: kind(BusEventType.MARKET_UPDATED, field.marketUpdated, MarketSchema),
+  marketData: kind(BusEventType.MARKET_DATA, field.marketData, MarketDataSchema),
+  order: kind(BusEventType.ORDER, field.order, OrderSchema),
+  expiredOrders: kind(BusEventType.EXPIRED_ORDERS, field.expiredOrders, ExpiredOrdersSchema),
+  trade: kind(BusEventType.TRADE, field.trade, TradeSchema),
+  ledgerMovements: kind(BusEventType.LEDGER_MOVEMENTS, field.ledgerMovements, LedgerMovementsSchema),
+  nodeSignature: kind(BusEventType.NODE_SIGNATURE, field.nodeSignature, NodeSignatureSchema),
   signerAdded: kind(
     BusEventType.ERC20_MULTI_SIG_SIGNER_ADDED,
-    member.erc20MultisigSignerAdded,
+    field.erc20MultisigSignerAdded,
     ERC20MultiSigSignerAddedSchema,
   ),
   signerRemoved: kind(
     BusEventType.ERC20_MULTI_SIG_SIGNER_REMOVED,
-    member.erc20MultisigSignerRemoved,
+    field.erc20MultisigSignerRemoved,
     ERC20MultiSigSignerRemovedSchema,
   ),
 } as const;
@@ -64,36 +62,18 @@ const unknownMember = { marketTick: 118, epochEvent: 131 } as const;
 const epochStarts = 1;
 const nsPerSecond = 1_000_000_000n;
 
-const initialBytes = 1 << 16;
-/** Bytes before an event's own: frame length and sequence, id, block, type, version, chain id, transaction hash. */
-const headerBytesMax = 512;
-const fieldTag = { id: 1, block: 2, type: 3, version: 4, chainId: 5, txHash: 6 } as const;
 const eventVersion = 1;
+/** The length of a frame, and the sequence number that it includes. */
+const headBytes = 12;
 
-/** Writes a protobuf varint of up to 32 bits. @returns the offset behind it */
-export function writeVarint(buffer: Uint8Array, at: number, value: number): number {
-  let offset = at;
-  let rest = value;
-  while (rest > 0x7f) {
-    buffer[offset++] = (rest & 0x7f) | 0x80;
-    rest >>>= 7;
-  }
-  buffer[offset++] = rest;
-  return offset;
-}
-
-/**
- * Writes the frames of consecutive blocks: length, stream sequence number, `BusEvent`. The outer message is encoded by
- * hand, because it differs between events only in a few bytes.
- */
+/** Writes the frames of consecutive blocks: length, stream sequence number, `BusEvent`. */
 export class BlockWriter {
-  readonly #chainId: Buffer;
-  #buffer = Buffer.allocUnsafe(initialBytes);
-  #length = 0;
+  readonly #chainId: Uint8Array;
+  #frames: Uint8Array[] = [];
   #sequence = 0n;
   #height = "";
   #inBlock = 0;
-  #hash = Buffer.alloc(0);
+  #hash: Uint8Array = Buffer.alloc(0);
 
   constructor(chainId: string) {
     this.#chainId = Buffer.from(chainId);
@@ -114,9 +94,8 @@ export class BlockWriter {
     this.event(eventKinds.beginBlock, { height: BigInt(height), timestamp: timeNs, hash });
   }
 
-  event<S extends DescMessage>(eventKind: EventKind<S>, message: Encodable<S>): void {
-    const body = encodeBinary(eventKind.schema, message);
-    this.raw(eventKind.type, eventKind.tag, body, body.length);
+  event<S extends DescMessage>({ type, member, schema }: EventKind<S>, message: Encodable<S>): void {
+    this.raw(type, member, encodeBinary(schema, message));
   }
 
   /** Expired orders: one event that takes an id for each of them. */
@@ -128,69 +107,40 @@ export class BlockWriter {
   /** A market's clock: a time in seconds. */
   marketTick(marketId: string, timeNs: bigint): void {
     const tick = new BinaryWriter().tag(1, WireType.LengthDelimited).string(marketId);
-    this.#unknown(
-      BusEventType.MARKET_TICK,
-      unknownMember.marketTick,
-      tick.tag(2, WireType.Varint).int64(timeNs / nsPerSecond),
-    );
+    tick.tag(2, WireType.Varint).int64(timeNs / nsPerSecond);
+    this.raw(BusEventType.MARKET_TICK, unknownMember.marketTick, tick.finish());
   }
 
   /** The start of an epoch, which is expected to last until `endNs`. */
   epochStart(epoch: bigint, startNs: bigint, endNs: bigint): void {
     const event = new BinaryWriter().tag(1, WireType.Varint).uint64(epoch);
     event.tag(2, WireType.Varint).int32(epochStarts).tag(3, WireType.Varint).int64(startNs);
-    this.#unknown(BusEventType.EPOCH_UPDATE, unknownMember.epochEvent, event.tag(4, WireType.Varint).int64(endNs));
+    event.tag(4, WireType.Varint).int64(endNs);
+    this.raw(BusEventType.EPOCH_UPDATE, unknownMember.epochEvent, event.finish());
   }
 
-  #unknown(type: BusEventType, field: number, content: BinaryWriter): void {
-    const body = content.finish();
-    this.raw(type, (field << 3) | lengthDelimited, body, body.length);
-  }
-
-  /** An event whose content is already encoded: the first `length` bytes of `body`. */
-  raw(type: BusEventType, tag: number, body: Uint8Array, length: number): void {
-    this.#reserve(headerBytesMax + length);
+  /** An event whose content is already encoded. The content is copied. */
+  raw(type: BusEventType, member: number, content: Uint8Array): void {
     this.#sequence += 1n;
     this.#inBlock += 1;
-    const start = this.#length;
-    const buffer = this.#buffer;
-    buffer.writeBigUInt64BE(this.#sequence, start + 4);
-    let at = this.#text(start + 12, fieldTag.id, Buffer.from(`${this.#height}-${this.#inBlock}`));
-    at = this.#text(at, fieldTag.block, this.#hash);
-    at = writeVarint(buffer, writeVarint(buffer, at, fieldTag.type << 3), type);
-    at = writeVarint(buffer, writeVarint(buffer, at, fieldTag.version << 3), eventVersion);
-    at = this.#text(at, fieldTag.chainId, this.#chainId);
-    at = this.#text(at, fieldTag.txHash, this.#hash);
-    at = writeVarint(buffer, writeVarint(buffer, at, tag), length);
-    buffer.set(body.length === length ? body : body.subarray(0, length), at);
-    at += length;
-    buffer.writeUInt32BE(at - start - 4, start);
-    this.#length = at;
+    const { Varint, LengthDelimited } = WireType;
+    const event = new BinaryWriter().tag(field.id.number, LengthDelimited).string(`${this.#height}-${this.#inBlock}`);
+    event.tag(field.block.number, LengthDelimited).bytes(this.#hash);
+    event.tag(field.type.number, Varint).int32(type).tag(field.version.number, Varint).int32(eventVersion);
+    event.tag(field.chainId.number, LengthDelimited).bytes(this.#chainId);
+    event.tag(field.txHash.number, LengthDelimited).bytes(this.#hash);
+    const bytes = event.tag(member, LengthDelimited).bytes(content).finish();
+    const head = Buffer.allocUnsafe(headBytes);
+    head.writeUInt32BE(bytes.length + 8);
+    head.writeBigUInt64BE(this.#sequence, 4);
+    this.#frames.push(head, bytes);
   }
 
   /** Closes the block. @returns its frames; the caller owns the bytes */
   end(): Uint8Array {
     this.event(eventKinds.endBlock, { height: BigInt(this.#height) });
-    const block = this.#buffer.subarray(0, this.#length);
-    this.#buffer = Buffer.allocUnsafe(Math.max(initialBytes, this.#length + (this.#length >> 3)));
-    this.#length = 0;
+    const block = Buffer.concat(this.#frames);
+    this.#frames = [];
     return block;
-  }
-
-  #text(at: number, field: number, text: Buffer): number {
-    const offset = writeVarint(
-      this.#buffer,
-      writeVarint(this.#buffer, at, (field << 3) | lengthDelimited),
-      text.length,
-    );
-    this.#buffer.set(text, offset);
-    return offset + text.length;
-  }
-
-  #reserve(byteCount: number): void {
-    if (this.#length + byteCount <= this.#buffer.length) return;
-    const larger = Buffer.allocUnsafe(Math.max(this.#buffer.length * 2, this.#length + byteCount));
-    this.#buffer.copy(larger, 0, 0, this.#length);
-    this.#buffer = larger;
   }
 }

@@ -1,6 +1,7 @@
+import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
 import type { AssetDefinition } from "./asset.js";
-import { type BlockWriter, eventKinds, writeVarint } from "./block-writer.js";
+import { type BlockWriter, eventKinds } from "./block-writer.js";
 import type { Random } from "./random.js";
 
 /** Entries of one event. */
@@ -157,8 +158,7 @@ export class BulkLedger {
   readonly #balances: ReadonlyMap<Place, Float64Array>;
   readonly #scratch = Buffer.allocUnsafe(entriesPerEventMax * entryBytesMax);
   #at = 0;
-  readonly #timestamp = Buffer.alloc(10);
-  #timestampLength = 0;
+  #timestamp: Uint8Array = new Uint8Array();
 
   constructor(random: Random, options: BulkLedgerOptions) {
     this.#random = random;
@@ -179,12 +179,12 @@ export class BulkLedger {
 
   /** Writes `count` entries as ledger movements of the block. */
   write(writer: BlockWriter, height: number, timeNs: bigint, count: number): void {
-    this.#timestampLength = writeVarint64(this.#timestamp, timeNs);
+    this.#timestamp = new BinaryWriter().int64(timeNs).finish();
     for (let left = count; left > 0; left -= entriesPerEventMax) {
       this.#at = 0;
       this.#movements(height, Math.min(left, entriesPerEventMax));
-      const { type, tag: eventTag } = eventKinds.ledgerMovements;
-      writer.raw(type, eventTag, this.#scratch, this.#at);
+      const { type, member } = eventKinds.ledgerMovements;
+      writer.raw(type, member, this.#scratch.subarray(0, this.#at));
     }
   }
 
@@ -242,7 +242,7 @@ export class BulkLedger {
     buffer[this.#at++] = tag.type;
     buffer[this.#at++] = shape.type;
     buffer[this.#at++] = tag.timestamp;
-    for (let i = 0; i < this.#timestampLength; i++) buffer[this.#at++] = this.#timestamp[i] ?? 0;
+    for (let i = 0; i < this.#timestamp.length; i++) buffer[this.#at++] = this.#timestamp[i] ?? 0;
     this.#number(tag.fromBalance, fromBalance, zeros);
     this.#number(tag.toBalance, toBalance, zeros);
     writeVarint(buffer, lengthAt, this.#at - lengthAt - 2);
@@ -338,13 +338,14 @@ function writeHalf(buffer: Uint8Array, at: number, value: number, count: number)
   return at + count;
 }
 
-function writeVarint64(buffer: Uint8Array, value: bigint): number {
+/** Writes a protobuf varint of up to 32 bits. @returns the offset behind it */
+function writeVarint(buffer: Uint8Array, at: number, value: number): number {
+  let offset = at;
   let rest = value;
-  let at = 0;
-  while (rest > 0x7fn) {
-    buffer[at++] = Number(rest & 0x7fn) | 0x80;
-    rest >>= 7n;
+  while (rest > 0x7f) {
+    buffer[offset++] = (rest & 0x7f) | 0x80;
+    rest >>>= 7;
   }
-  buffer[at++] = Number(rest);
-  return at;
+  buffer[offset++] = rest;
+  return offset;
 }
