@@ -6,7 +6,6 @@ import type { Connection, Consumer, ConsumerOptions, compressionsAlgorithms, Rec
 import { OperatorError } from "../domain/operator-error.js";
 import type { TlsSettings } from "../store/connection/tls-settings.js";
 import type { Log } from "../telemetry/log.js";
-import { EventOrder } from "./event-order.js";
 import { areWholeFrames, lengthBytes } from "./frames.js";
 import { type KafkaAddress, parseKafkaUrl } from "./kafka-address.js";
 import { explainKafkaError, KafkaOutage } from "./kafka-error.js";
@@ -66,6 +65,13 @@ interface Message {
   readonly value: Buffer;
 }
 
+/** A whole frame, the number of its event, and the offset of its message. */
+interface PlacedFrame {
+  readonly offset: bigint;
+  readonly sequence: bigint;
+  readonly bytes: Buffer;
+}
+
 /** Messages of a partition, in the order of their offsets. */
 interface Messages {
   readonly messages: readonly Message[];
@@ -79,12 +85,6 @@ interface Range {
   readonly start: bigint;
   /** After the last message that was there when reading began. */
   readonly end: bigint;
-}
-
-/** An event that comes before the one that is due, and the offset of its message. */
-interface Ahead {
-  readonly offset: bigint;
-  readonly sequence: bigint;
 }
 
 /** A transaction that was aborted, as brokers list them beside the messages. */
@@ -193,7 +193,7 @@ class KafkaTopic implements Source {
     try {
       const { oldest, end } = await this.#offsets();
       const start = due === undefined ? oldest : await this.#find(due, oldest, end);
-      yield* this.#inOrder(new EventOrder(due), { oldest, start, end });
+      yield* this.#inOrder(due, { oldest, start, end });
     } catch (error) {
       if (!signal.aborted) throw error;
     } finally {
@@ -206,52 +206,56 @@ class KafkaTopic implements Source {
    * The messages from `start` on, in the order of their events. At the first gap it goes back, because the search may have
    * met an event that was sent again; at any other it looks for the missing event further on, and then returns.
    */
-  async *#inOrder(order: EventOrder, { oldest, start, end }: Range): AsyncGenerator<Uint8Array> {
+  async *#inOrder(first: bigint | undefined, { oldest, start, end }: Range): AsyncGenerator<Uint8Array> {
     const { follow, signal } = this.#options;
+    let due = first;
     let offset = start;
     /** Bytes until the search for the start cannot have been misled. */
     let doubtfulBytes = start > oldest ? disorderBytesMax : 0;
     while (!signal.aborted && (follow || offset < end)) {
       this.#offset = offset;
       const { messages, next } = await this.#readFrom(offset);
-      const { found, ahead, broken } = inOrder(order, messages, false);
-      if (found.length > 0) yield Buffer.concat(found);
-      if (broken !== undefined) throw this.#brokenMessage(broken);
+      const batch = inOrder(messages, due);
+      const { gap, broken } = batch;
+      ({ due } = batch);
+      if (batch.found.length > 0) yield Buffer.concat(batch.found);
+      if (gap === undefined && broken !== undefined) throw this.#brokenMessage(broken);
       doubtfulBytes -= bytesOf(messages);
-      if (ahead === undefined) {
+      if (gap === undefined) {
         offset = next;
       } else if (doubtfulBytes > 0) {
         doubtfulBytes = 0;
         offset = await this.#before(start, oldest);
       } else {
-        yield await this.#missing(order, ahead, end);
-        offset = ahead.offset;
+        const later = await this.#missing(gap, end);
+        ({ due } = later);
+        yield Buffer.concat(later.found);
+        offset = gap.offset;
       }
     }
   }
 
-  /** The event that is due, and those that follow it, from further on than one that comes after it. @throws RecordingError */
-  async #missing(order: EventOrder, ahead: Ahead, end: bigint): Promise<Buffer> {
+  /** The messages further on that have the event that is missing. @throws RecordingError if it is not found in time */
+  async #missing({ due, ...later }: Gap, end: bigint): Promise<BatchInOrder> {
     const { follow, log } = this.#options;
-    const { due = 0n } = order;
-    log.warn(`${this.#place} lacks event ${due} at offset ${ahead.offset}; looking for it further on`);
+    log.warn(`${this.#place} lacks event ${due} at offset ${later.offset}; looking for it further on`);
     const untilMs = performance.now() + disorderMsMax;
     let bytesLeft = disorderBytesMax;
-    let { offset } = ahead;
+    let { offset } = later;
     while (bytesLeft > 0 && performance.now() < untilMs && (follow || offset < end)) {
       const { messages, next } = await this.#readFrom(offset);
-      const { found, broken } = inOrder(order, messages, true);
-      if (found.length > 0) {
+      const batch = inOrder(messages, due);
+      if (batch.due !== due) {
         log.warn(`${this.#place} has event ${due} further on; the load goes on`);
-        return Buffer.concat(found);
+        return batch;
       }
-      if (broken !== undefined) throw this.#brokenMessage(broken);
+      if (batch.broken !== undefined) throw this.#brokenMessage(batch.broken);
       bytesLeft -= bytesOf(messages);
       offset = next;
     }
     const limits = `${disorderBytesMax / 1024 / 1024} MiB or ${disorderMsMax / 1_000} s`;
     throw new RecordingError(
-      `the stream has a gap: event ${ahead.sequence} comes after event ${due - 1n}, where ${due} is needed; ${this.#place} does not have it within ${limits} after offset ${ahead.offset}: produce it again`,
+      `the stream has a gap: event ${later.sequence} comes after event ${due - 1n}, where ${due} is needed; ${this.#place} does not have it within ${limits} after offset ${later.offset}: produce it again`,
     );
   }
 
@@ -410,35 +414,55 @@ class KafkaTopic implements Source {
   }
 }
 
+/** An event that is missing. */
+interface Gap {
+  readonly due: bigint;
+  /** The first event that comes after it, and the offset of its message. */
+  readonly sequence: bigint;
+  readonly offset: bigint;
+}
+
 /** What a batch of messages holds for the place that is reached. */
 interface BatchInOrder {
+  /** Frames up to the first event that is missing, in order, and those of events that were seen before. */
   readonly found: readonly Buffer[];
-  readonly ahead: Ahead | undefined;
+  /** The event that is due then; undefined: any may be first. */
+  readonly due: bigint | undefined;
+  readonly gap: Gap | undefined;
+  /** The first message that is not whole frames: those before it alone count. */
   readonly broken: Message | undefined;
 }
 
-/** With `seeks`, nothing is found before the event that is due. Within a batch events may be in any order. */
-function inOrder(order: EventOrder, messages: readonly Message[], seeks: boolean): BatchInOrder {
+/** Within a batch, events may be in any order, and may repeat. If any may be first, it is the least one of the batch. */
+function inOrder(messages: readonly Message[], dueBefore: bigint | undefined): BatchInOrder {
   const broken = messages.find(({ value }) => !areWholeFrames(value));
-  const whole = broken === undefined ? messages : messages.slice(0, messages.indexOf(broken));
-  order.begin(whole.map(({ value }) => value));
+  const frames = messages.slice(0, broken && messages.indexOf(broken)).flatMap(framesOf);
+  const [first] = frames;
   const found: Buffer[] = [];
-  const find = (from: number): boolean =>
-    whole.slice(from).some(({ value }) => {
-      const { bytes } = order.take(value, true);
-      if (bytes.length > 0) found.push(bytes);
-      return bytes.length > 0;
-    });
-  if (seeks && !find(0)) return { found, ahead: undefined, broken };
-  for (const [index, { offset, value }] of whole.entries()) {
-    for (;;) {
-      const { bytes, ahead } = order.take(value, false);
-      if (bytes.length > 0) found.push(bytes);
-      if (ahead === undefined) break;
-      if (!find(index)) return { found, ahead: { offset, sequence: ahead }, broken: undefined };
-    }
+  if (first === undefined) return { found, due: dueBefore, gap: undefined, broken };
+  let due = dueBefore ?? first.sequence;
+  if (dueBefore === undefined) for (const { sequence } of frames) if (sequence < due) due = sequence;
+  const early = new Map<bigint, PlacedFrame>();
+  for (const frame of frames) {
+    if (frame.sequence > due) early.set(frame.sequence, frame);
+    else found.push(frame.bytes);
+    if (frame.sequence === due) due++;
   }
-  return { found, ahead: undefined, broken };
+  for (let next = early.get(due); next !== undefined; next = early.get(due)) {
+    found.push(next.bytes);
+    due++;
+  }
+  const later = frames.find(({ sequence }) => sequence > due);
+  return { found, due, gap: later && { due, sequence: later.sequence, offset: later.offset }, broken };
+}
+
+function framesOf({ offset, value }: Message): PlacedFrame[] {
+  const frames: PlacedFrame[] = [];
+  for (let at = 0, next = 0; at < value.length; at = next) {
+    next = at + lengthBytes + value.readUInt32BE(at);
+    frames.push({ offset, sequence: value.readBigUInt64BE(at + lengthBytes), bytes: value.subarray(at, next) });
+  }
+  return frames;
 }
 
 function bytesOf(messages: readonly Message[]): number {
