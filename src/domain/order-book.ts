@@ -287,11 +287,6 @@ export class OrderBooks {
     return { markets, orders };
   }
 
-  /** Whether an event has ever concerned the market's book. */
-  has(marketId: string): boolean {
-    return this.#books.has(marketId);
-  }
-
   /** A market's book; undefined if no event has ever concerned it. */
   find(marketId: string): MarketBook | undefined {
     return this.#books.get(marketId);

@@ -55,12 +55,10 @@ export class PriceLadder<L extends { readonly price: string }> {
     else this.#levels[index] = level;
   }
 
-  /** Removes the level at a price; returns whether there was one. */
-  delete(price: string): boolean {
+  /** Removes the level at a price, if there is one. */
+  delete(price: string): void {
     const index = this.#search(price);
-    if (index < 0) return false;
-    this.#levels.splice(index, 1);
-    return true;
+    if (index >= 0) this.#levels.splice(index, 1);
   }
 
   /** Replaces all levels by these, in any order, of distinct prices. */

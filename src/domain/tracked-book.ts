@@ -79,11 +79,6 @@ export class TrackedBook {
     return { buy: this.#ladders[1].levels, sell: this.#ladders[2].levels };
   }
 
-  /** The numbers of levels and of remembered vanished levels. */
-  get size(): { readonly levels: number; readonly tombstones: number } {
-    return { levels: this.#present.size, tombstones: this.#vanished.size };
-  }
-
   /** Sets a level at `mark`, which must not be below earlier ones. Volume 0 and no orders: it vanished. */
   set(side: BookSide, price: string, volume: bigint, numberOfOrders: bigint, mark: Mark): void {
     const ladder = this.#ladders[side];

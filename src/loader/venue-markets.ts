@@ -93,7 +93,7 @@ export class VenueMarkets {
     const { marketId, priceDecimals, sizeDecimals, depthMax, checksumAlgorithm } = definition;
     const isDifferent = this.difference(definition) !== undefined;
     const before = this.#markets.get(marketId);
-    if (before === undefined && this.#books.has(marketId)) {
+    if (before === undefined && this.#books.find(marketId) !== undefined) {
       throw new RecordingError(`defines market ${shown(marketId)} as a venue's, but its book is made of orders`);
     }
     this.#books.book(marketId).moveTo(number);
