@@ -1,8 +1,8 @@
-// Integers of any size as text for people. They never become floating point.
+// Integers of any size as decimal text. They never become floating point.
 
-/** Groups digits by three, from the right. */
+/** Groups digits by three, from the right; an empty separator leaves them as they are. */
 export function grouped(digits: string, separator: string): string {
-  return digits.replace(/\B(?=(\d{3})+$)/g, separator);
+  return separator === "" ? digits : digits.replace(/\B(?=(\d{3})+$)/g, separator);
 }
 
 /**

@@ -10,10 +10,3 @@ export function scaleDecimal(text: string, decimals: number): string | undefined
   const digits = whole + fraction.slice(0, decimals).padEnd(decimals, "0");
   return digits.replace(/^0+(?=.)/, "");
 }
-
-/** The decimal number that a scaled integer stands for, with all its decimals. `250` with 4 decimals is `0.0250`. */
-export function unscaleDecimal(scaled: string, decimals: number): string {
-  if (decimals === 0) return scaled;
-  const digits = scaled.padStart(decimals + 1, "0");
-  return `${digits.slice(0, -decimals)}.${digits.slice(-decimals)}`;
-}

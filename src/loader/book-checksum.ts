@@ -1,6 +1,6 @@
 import { crc32 } from "node:zlib";
 import { ChecksumAlgorithm } from "../../gen/marketd/events/v1/venue_pb.js";
-import { unscaleDecimal } from "../domain/scaled-decimal.js";
+import { scaled } from "../domain/decimal-text.js";
 
 /** A level of the book, in scaled integers. */
 interface ScaledLevel {
@@ -36,7 +36,7 @@ function crc32Of10({ bids, asks }: ScaledBook): number {
 
 function crc32Of25({ bids, asks, priceDecimals, sizeDecimals }: ScaledBook, format: (text: string) => string): number {
   const text = ({ price, volume }: ScaledLevel) =>
-    `${format(unscaleDecimal(price, priceDecimals))}:${format(unscaleDecimal(`${volume}`, sizeDecimals))}`;
+    `${format(scaled(price, priceDecimals, ""))}:${format(scaled(volume, sizeDecimals, ""))}`;
   const parts: string[] = [];
   for (let index = 0; index < 25; index++) {
     for (const level of [bids[index], asks[index]]) if (level !== undefined) parts.push(text(level));

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { scaleDecimal, unscaleDecimal } from "../../src/domain/scaled-decimal.js";
+import { scaled } from "../../src/domain/decimal-text.js";
+import { scaleDecimal } from "../../src/domain/scaled-decimal.js";
 
 test.each([
   ["0.0250", 4, "250"],
@@ -26,7 +27,7 @@ test.each([
 test("scaling is exact, and unscaling gives the number back with all its decimals", () => {
   fc.assert(
     fc.property(fc.bigInt({ min: 0n, max: 10n ** 40n }), fc.integer({ min: 0, max: 30 }), (number, decimals) => {
-      const text = unscaleDecimal(`${number}`, decimals);
+      const text = scaled(number, decimals, "");
       expect(text).toMatch(/^\d+(\.\d+)?$/);
       expect(text.split(".")[1]?.length ?? 0).toBe(decimals);
       expect(scaleDecimal(text, decimals)).toBe(`${number}`);
