@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openEmbedded } from "../../src/embedded/open-embedded.js";
 import { writeBatch } from "../../src/loader/batch.js";
-import { noSums, TableSums } from "../../src/loader/table-sums.js";
+import { readSumsStart, TableSums } from "../../src/loader/table-sums.js";
 import { migrate } from "../../src/store/migrate.js";
 import type { Progress } from "../../src/store/progress-table.js";
 import { openWriter, type Writer } from "../../src/store/writer.js";
@@ -17,13 +17,13 @@ const historyBlocks = 200;
 /** A simulated network that commits its blocks to a private database when it is told to. */
 export class CommittedNetwork implements BlockSource {
   readonly #network = new FoldedNetwork();
-  readonly #sums = new TableSums(noSums);
   #progress: Progress | undefined;
   #newestDigest: Uint8Array | undefined;
 
   private constructor(
     readonly url: string,
     private readonly writer: Writer,
+    private readonly sums: TableSums,
   ) {}
 
   /** Lends a network that has some blocks behind it. */
@@ -34,7 +34,8 @@ export class CommittedNetwork implements BlockSource {
     try {
       await migrate(database.url, log);
       const writer = await openWriter(database.url);
-      const network = new CommittedNetwork(database.url, writer);
+      const sums = new TableSums(await writer.transaction((connection) => readSumsStart(connection, undefined)));
+      const network = new CommittedNetwork(database.url, writer, sums);
       for (let block = 0; block < historyBlocks; block++) network.#network.nextBlock();
       await network.#commit();
       await use(network);
@@ -67,7 +68,7 @@ export class CommittedNetwork implements BlockSource {
         localInfile: false,
         loaderId: "",
         newestDigest: this.#newestDigest,
-        sumsAfter: this.#sums.after,
+        sumsAfter: this.sums.after,
       }),
     );
     this.#newestDigest = batch.blocks.get(batch.reached.height)?.digest ?? this.#newestDigest;

@@ -57,15 +57,6 @@ class TableSum {
 /** The rows of a store, and what its last loader wrote that they add up to. */
 type SumsStart = Readonly<Awaited<ReturnType<typeof readSumsStart>>>;
 
-/** Of an empty store. */
-export const noSums: SumsStart = {
-  rows: new Map(),
-  assets: [],
-  digests: new Map(),
-  assetDigest: noRows,
-  isDigested: false,
-};
-
 /** Reads where the loader goes on, in the snapshot of the progress. */
 export async function readSumsStart(connection: Connection, newest: BlockMark | undefined) {
   const rows = new Map<string, Parameter[][]>();

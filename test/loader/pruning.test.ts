@@ -7,7 +7,7 @@ import { HistoryFold } from "../../src/loader/history-fold.js";
 import { LedgerTextWriter } from "../../src/loader/ledger-text.js";
 import { type LoadOptions, load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
-import { noSums, TableSums } from "../../src/loader/table-sums.js";
+import { readSumsStart, TableSums } from "../../src/loader/table-sums.js";
 import { noTrades, TradeFold } from "../../src/loader/trade-fold.js";
 import { ServerConnection } from "../../src/store/connection/connection.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
@@ -96,7 +96,7 @@ test("pruning names the newest segment of its transaction, although later blocks
       ...{ progress: undefined, position: 0, books, history, trades },
       ledger: new LedgerTextWriter([], []),
     });
-    const sums = new TableSums(noSums);
+    const sums = new TableSums(await writer.transaction((connection) => readSumsStart(connection, undefined)));
     const half = frames.length / 2;
     for (const frame of frames.slice(0, half)) fold.apply(frame);
     const batch = fold.take();
