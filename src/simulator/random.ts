@@ -1,5 +1,3 @@
-const hexOfByte = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
-
 /** FNV-1a over the text's UTF-16 units: 32 bits. */
 function hash(text: string): number {
   let value = 0x811c9dc5;
@@ -70,9 +68,7 @@ export class Random {
 
   /** Lower-case hexadecimal of `byteCount` random bytes. */
   hex(byteCount: number): string {
-    let text = "";
-    for (let i = 0; i < byteCount; i++) text += hexOfByte[this.u32() & 0xff] ?? "";
-    return text;
+    return Buffer.from(this.bytes(byteCount)).toString("hex");
   }
 
   /** An identifier of the network: 64 hexadecimal characters. */
