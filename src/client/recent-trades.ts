@@ -1,10 +1,9 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 import { decimalsOf, type Scale } from "../../clients/typescript/src/decimals.js";
 import { checkPrices } from "../../clients/typescript/src/depth-reader.js";
 import { nodesOf } from "../../clients/typescript/src/pages.js";
-import { isTransient, retryWaitMs } from "../../clients/typescript/src/retry.js";
-import { silenceMaxMs } from "../../clients/typescript/src/stream.js";
+import { isTransient } from "../../clients/typescript/src/retry.js";
+import { streamEnded, watched, withRetries } from "../../clients/typescript/src/stream.js";
 import type { Trade } from "../../gen/vega/vega_pb.js";
 import { blockHeadOf } from "../domain/block-headers.js";
 import { positionBits } from "../domain/block-position.js";
@@ -40,49 +39,43 @@ export class RecentTrades {
 
   /** Follows the trades until `signal`, over any number of connections, or until the server says that it tells none. */
   async follow(scaleNow: () => Scale, signal: AbortSignal): Promise<void> {
-    for (let failures = 0; !signal.aborted; ) {
+    // What a stream has no more, a list may not need.
+    const isBehind = ({ code }: ConnectError) => code === Code.FailedPrecondition && this.#trades !== undefined;
+    while (!signal.aborted) {
       this.#stream = new AbortController();
-      const ended = AbortSignal.any([signal, this.#stream.signal]);
+      const options = { signal: AbortSignal.any([signal, this.#stream.signal]) };
+      const messages = withRetries(
+        () => this.#read(scaleNow, options.signal),
+        (error) => isTransient(error) || isBehind(error),
+        options,
+      );
       try {
-        for await (const _ of this.#read(scaleNow, ended)) failures = 0;
-      } catch (thrown) {
-        const error = ConnectError.from(thrown);
-        // What a stream has no more, a list may not need.
-        const isBehind = error.code === Code.FailedPrecondition && this.#trades !== undefined;
-        if (!ended.aborted && !isTransient(error) && !isBehind) {
-          this.#trades = undefined;
-          return;
-        }
-        if (!ended.aborted) await sleep(retryWaitMs(error, ++failures), undefined, { signal }).catch(() => {});
+        // It yields nothing: what it reads is in the newest trades.
+        await messages.next();
+      } catch {
+        this.#trades = undefined;
+        return;
       }
     }
   }
 
-  /** Reads one stream, and what was before it. Yields for each message. */
-  async *#read(scaleNow: () => Scale, signal: AbortSignal): AsyncGenerator<void> {
-    const call = new AbortController();
-    const timer = setTimeout(() => call.abort(), silenceMaxMs);
+  /** Reads one stream, and what was before it. Yields an empty batch for each message. */
+  async *#read(scaleNow: () => Scale, signal: AbortSignal): AsyncGenerator<readonly Trade[]> {
     let startHeight = 0n;
     const onHeader = (headers: Headers) => {
       startHeight = blockHeadOf(headers.get("x-block-height"), headers.get("x-block-timestamp"))?.height ?? 0n;
     };
-    const options = { signal: AbortSignal.any([signal, call.signal]), onHeader };
-    try {
-      let isFirst = true;
-      for await (const { trades } of this.server.client.observeTrades({ marketIds: [this.marketId] }, options)) {
-        timer.refresh();
-        if (isFirst) this.#trades = await this.#list(startHeight, scaleNow(), signal);
-        isFirst = false;
-        checkPrices(this.marketId, trades.map(levelOf));
-        this.#trades = [...trades.toReversed(), ...(this.#trades ?? [])].slice(0, recentTradesMax);
-        yield;
-      }
-    } finally {
-      clearTimeout(timer);
-      // Connect does not end the call where its messages are left before their end.
-      call.abort();
+    const open = (ended: AbortSignal) =>
+      this.server.client.observeTrades({ marketIds: [this.marketId] }, { signal: ended, onHeader });
+    let isFirst = true;
+    for await (const { trades } of watched(open, { signal })) {
+      if (isFirst) this.#trades = await this.#list(startHeight, scaleNow(), signal);
+      isFirst = false;
+      checkPrices(this.marketId, trades.map(levelOf));
+      this.#trades = [...trades.toReversed(), ...(this.#trades ?? [])].slice(0, recentTradesMax);
+      yield [];
     }
-    throw new ConnectError("the stream of trades ended", Code.Unavailable);
+    throw streamEnded();
   }
 
   /** The newest trades up to a block, of those that are known to have the decimals of now. */
