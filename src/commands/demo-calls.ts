@@ -1,14 +1,11 @@
-import { get as httpGet, type IncomingMessage } from "node:http";
-import { get as httpsGet } from "node:https";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { MarketdClient } from "../../clients/typescript/src/client.js";
 import { Market_TradingMode } from "../../gen/vega/markets_pb.js";
 import { AccountType } from "../../gen/vega/vega_pb.js";
+import { patiently } from "../client/patience.js";
 import { openServer } from "../client/server.js";
 
 /** How long to wait until the service has read its data. */
 const readyMsMax = 30_000;
-const pollMs = 100;
 
 /** This process serves what it asks for here, and its certificate may name another host, or be signed by itself. */
 const unverified = { rejectUnauthorized: false };
@@ -20,10 +17,10 @@ const unverified = { rejectUnauthorized: false };
  * @param origin without
  */
 export async function demoCalls(url: string, origin: string): Promise<string> {
-  await untilReady(origin);
-  const { client } = openServer(url, unverified);
-  const marketId = await busiestMarket(client);
-  const { party, asset } = await traderOf(client);
+  const server = openServer(url, unverified);
+  const patience = { giveUpMs: readyMsMax, signal: new AbortController().signal, onFailure: () => {} };
+  const ask = async () => [await busiestMarket(server.client), await traderOf(server.client)] as const;
+  const [marketId, { party, asset }] = await patiently(server, patience, ask);
   const isTls = origin.startsWith("https:");
   const curl = isTls ? "curl -sk" : "curl -s";
   const grpcurl = isTls ? "grpcurl -insecure" : "grpcurl -plaintext";
@@ -68,25 +65,4 @@ async function traderOf(client: MarketdClient): Promise<{ party: string; asset: 
   const { ledgerEntries } = await client.listLedgerEntries({ filter, pagination: { first: 50 } });
   const found = ledgerEntries?.edges.find(({ node }) => node?.fromAccountPartyId !== "network")?.node;
   return { party: found?.fromAccountPartyId ?? "network", asset: found?.assetId ?? "" };
-}
-
-async function untilReady(origin: string): Promise<void> {
-  const until = performance.now() + readyMsMax;
-  for (;;) {
-    if ((await statusOf(`${origin}/readyz`)) === 200) return;
-    if (performance.now() > until) throw new Error(`${origin} is not ready after ${readyMsMax} ms`);
-    await sleep(pollMs);
-  }
-}
-
-/** The status code of a response to GET. */
-function statusOf(url: string): Promise<number | undefined> {
-  return new Promise((resolve, reject) => {
-    const take = (response: IncomingMessage): void => {
-      response.resume();
-      resolve(response.statusCode);
-    };
-    const request = url.startsWith("https:") ? httpsGet(url, unverified, take) : httpGet(url, take);
-    request.once("error", reject);
-  });
 }
