@@ -340,7 +340,7 @@ export class Primary {
         this.#reportReadiness();
         break;
       case "metrics_wanted":
-        void this.#sendMetrics(worker, message.id);
+        void this.#sendMetrics(worker);
         break;
       case "metrics_read":
         this.#metrics.received(worker, message.id, message.reading);
@@ -378,8 +378,8 @@ export class Primary {
     worker.kill();
   }
 
-  async #sendMetrics(worker: WorkerProcess, id: number): Promise<void> {
-    worker.send({ kind: "metrics", id, text: await this.#metrics.text() });
+  async #sendMetrics(worker: WorkerProcess): Promise<void> {
+    worker.send({ kind: "metrics", text: await this.#metrics.text() });
   }
 
   #ended(worker: WorkerProcess, how: string): void {

@@ -42,7 +42,7 @@ export type ToWorker =
   /** Asks for `metrics_read`. */
   | { readonly kind: "read_metrics"; readonly id: number }
   /** Metrics of all workers, in reply to `metrics_wanted`. */
-  | { readonly kind: "metrics"; readonly id: number; readonly text: string }
+  | { readonly kind: "metrics"; readonly text: string }
   | { readonly kind: "drain" };
 
 /** From a worker to the primary. */
@@ -58,7 +58,7 @@ export type FromWorker =
   | { readonly kind: "has_capacity" }
   | { readonly kind: "pong"; readonly id: number; readonly full: boolean }
   /** A client asked this worker for the metrics of all. */
-  | { readonly kind: "metrics_wanted"; readonly id: number }
+  | { readonly kind: "metrics_wanted" }
   /** Its own metrics: in reply to `read_metrics`, and unrequested before it ends. */
   | { readonly kind: "metrics_read"; readonly id: number; readonly reading: MetricsReading }
   /** It cannot start, for a reason that the operator can correct. The primary ends it. */

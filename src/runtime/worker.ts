@@ -56,9 +56,9 @@ function say(message: FromWorker): Promise<void> {
 }
 
 class RunningWorker {
-  readonly #metricsWaiters = new Map<number, (text: string) => void>();
   readonly #metricsText = new CachedText(() => this.#metricsOfAll());
-  #metricsRequests = 0;
+  /** Takes the metrics of all workers, which are asked for once at a time. */
+  #metricsArrived: (text: string) => void = () => {};
   #readinessOfAll: ReadinessState = "loading";
   #service: WorkerService | undefined;
   #connections = 0;
@@ -84,8 +84,7 @@ class RunningWorker {
         void this.#sendMetrics(message.id);
         break;
       case "metrics":
-        this.#metricsWaiters.get(message.id)?.(message.text);
-        this.#metricsWaiters.delete(message.id);
+        this.#metricsArrived(message.text);
         break;
       case "drain":
         void this.#drain();
@@ -131,11 +130,9 @@ class RunningWorker {
 
   /** Asks the primary. When that is gone, this process ends too, so the promise needs no other end. */
   #metricsOfAll(): Promise<string> {
-    this.#metricsRequests += 1;
-    const id = this.#metricsRequests;
     return new Promise((resolve) => {
-      this.#metricsWaiters.set(id, resolve);
-      void say({ kind: "metrics_wanted", id });
+      this.#metricsArrived = resolve;
+      void say({ kind: "metrics_wanted" });
     });
   }
 
