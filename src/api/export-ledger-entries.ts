@@ -14,7 +14,7 @@ import type { EntryText } from "../ledger/entry-row.js";
 import { type ExportSubject, exportBatchRows, LedgerExport } from "../ledger/ledger-export.js";
 import type { LedgerReader } from "../ledger/ledger-reader.js";
 import type { Log } from "../telemetry/log.js";
-import { type CsvFacts, LedgerCsv } from "./ledger-csv.js";
+import { csvFactNames, LedgerCsv } from "./ledger-csv.js";
 
 type Body = typeof HttpBodySchema;
 
@@ -71,7 +71,7 @@ interface SharedByExports {
 
 class ExportStream implements ResponseStream<Body> {
   readonly headers: ReadonlyMap<string, string>;
-  readonly trailerNames = contentFactNames.map((name) => `export-${kebab(name)}`);
+  readonly trailerNames = csvFactNames.map((name) => `export-${kebab(name)}`);
   readonly #trailers = new Map<string, string>();
   readonly #source: LedgerExport;
   readonly #csv: LedgerCsv;
@@ -183,7 +183,7 @@ class ExportStream implements ResponseStream<Body> {
   #finish(): EncodedResponse<Body>[] {
     if (this.#complete) return [];
     this.#complete = true;
-    const facts = contentFacts(this.#csv.facts());
+    const facts = this.#csv.facts();
     for (const [name, value] of Object.entries(facts)) this.#trailers.set(`export-${kebab(name)}`, value);
     return [new MessageResponse(HttpBodySchema, create(HttpBodySchema, { contentType, extensions: [pack(facts)] }))];
   }
@@ -199,13 +199,6 @@ function subjectFacts(source: LedgerExport, { partyId, assetId, time }: ExportSu
     newestBlock: `${source.newestBlock?.height ?? 0n}`,
     newestBlockTimestamp: `${source.newestBlock?.timeNs ?? 0n}`,
   };
-}
-
-/** The names of {@link contentFacts}, which must be known before their values. */
-const contentFactNames = ["rows", "sumOfEffects", "sha256"];
-
-function contentFacts(facts: CsvFacts): Record<string, string> {
-  return { rows: `${facts.rows}`, sumOfEffects: `${facts.sum}`, sha256: facts.sha256 };
 }
 
 function pack(facts: JsonObject) {

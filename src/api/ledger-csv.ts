@@ -26,14 +26,8 @@ interface AccountTexts {
 /** All exports of a store share them: a slow reader would hold its own for long. */
 const textsOf = new WeakMap<AccountDirectory, AccountTexts>();
 
-/** The summary of a complete CSV. */
-export interface CsvFacts {
-  readonly rows: bigint;
-  /** Of the effects: signed, exact. */
-  readonly sum: bigint;
-  /** Lower-case hexadecimal, of all bytes. */
-  readonly sha256: string;
-}
+/** The names of what summarises a complete CSV, which must be known before it. */
+export const csvFactNames = ["rows", "sumOfEffects", "sha256"] as const;
 
 /** Writes the CSV of one export (RFC 4180), and computes its summary. */
 export class LedgerCsv {
@@ -66,9 +60,9 @@ export class LedgerCsv {
     return { bytes: this.#piece(text), next };
   }
 
-  /** Call it once, at the end. */
-  facts(): CsvFacts {
-    return { rows: BigInt(this.#rows), sum: this.#sum.total(), sha256: this.#hash.digest("hex") };
+  /** The summary; the hash is of all bytes, in lower-case hexadecimal. Call it once, at the end. */
+  facts(): Record<(typeof csvFactNames)[number], string> {
+    return { rows: `${this.#rows}`, sumOfEffects: `${this.#sum.total()}`, sha256: this.#hash.digest("hex") };
   }
 
   /** Rows are ASCII, so characters are bytes. */
