@@ -3,6 +3,7 @@ import { setImmediate, setTimeout } from "node:timers/promises";
 import { RateLimit } from "../domain/rate-limit.js";
 import { startListening } from "./listen-error.js";
 import { WaitingConnections } from "./waiting-connections.js";
+import type { WorkerProcess } from "./worker-process.js";
 
 /** A connection that no worker takes for this long is closed. Its client has given up, or should retry. */
 export const connectionWaitMaxMs = 10_000;
@@ -21,15 +22,6 @@ export const refusalsPerSecondMax = 200;
 
 const closePollMs = 5;
 
-/** A worker that connections are handed to. */
-export interface ConnectionTaker {
-  /** Whether it can be handed a connection now. */
-  readonly free: boolean;
-  /** Whether it takes no connections until others have closed. */
-  readonly full: boolean;
-  hand(socket: Socket): void;
-}
-
 /** Tells a client that no worker takes its connection, and closes it within a bounded time. */
 export type RefuseConnection = (socket: Socket) => void;
 
@@ -43,8 +35,8 @@ export type RefuseConnection = (socket: Socket) => void;
  */
 export class ConnectionDistributor {
   readonly #server: Server;
-  /** The worker that was handed a connection last is at the end. */
-  #takers: ConnectionTaker[] = [];
+  /** Those that take connections. The one that was handed one last is at the end. */
+  #workers: WorkerProcess[] = [];
   readonly #waiting = new WaitingConnections();
   readonly #connectionsMax: number;
   readonly #waitingMax: number;
@@ -78,30 +70,30 @@ export class ConnectionDistributor {
     return startListening(this.#server, { host, port, backlog: listenBacklog });
   }
 
-  /** `taker` receives connections from now on. */
-  add(taker: ConnectionTaker): void {
-    this.#takers.unshift(taker);
+  /** `worker` receives connections from now on. */
+  add(worker: WorkerProcess): void {
+    this.#workers.unshift(worker);
     this.handOut();
   }
 
-  /** `taker` receives no more connections. */
-  remove(taker: ConnectionTaker): void {
-    this.#takers = this.#takers.filter((other) => other !== taker);
+  /** `worker` receives no more connections. */
+  remove(worker: WorkerProcess): void {
+    this.#workers = this.#workers.filter((other) => other !== worker);
   }
 
-  /** Call it when a taker may have become free or full. */
+  /** Call it when a worker may have become free or full. */
   handOut(): void {
     while (this.#waiting.size > 0) {
-      const taker = this.#next();
-      if (taker === undefined) break;
+      const worker = this.#next();
+      if (worker === undefined) break;
       const socket = this.#waiting.takeNext();
-      if (socket !== undefined) taker.hand(socket);
+      if (socket !== undefined) worker.hand(socket);
     }
     const kept = this.#allFull() ? 0 : this.#waitingMax;
     while (this.#waiting.size > kept && this.#refusing < this.#refusalsMax) this.#refuse(this.#waiting.takeExcess());
   }
 
-  /** A connection waits for a taker: a new one, or one that was handed to a taker and did not reach it. */
+  /** A connection waits for a worker: a new one, or one that was handed to a worker and did not reach it. */
   wait(socket: Socket): void {
     this.#waiting.add(socket);
     this.handOut();
@@ -127,9 +119,9 @@ export class ConnectionDistributor {
       for (let turn = 0; turn < 2; turn++) await setImmediate();
     } while (this.#accepted > accepted && performance.now() < until);
     this.#server.close();
-    while (this.#waiting.size > 0 && this.#takers.length > 0 && performance.now() < until)
+    while (this.#waiting.size > 0 && this.#workers.length > 0 && performance.now() < until)
       await setTimeout(closePollMs);
-    this.#takers = [];
+    this.#workers = [];
     while (this.#waiting.size > 0) this.#refuse(this.#waiting.takeExcess());
   }
 
@@ -144,15 +136,15 @@ export class ConnectionDistributor {
     if (this.#open > this.#connectionsMax) this.#refuse(this.#waiting.takeExcess());
   }
 
-  #next(): ConnectionTaker | undefined {
-    const at = this.#takers.findIndex((taker) => taker.free);
-    const [taker] = at < 0 ? [] : this.#takers.splice(at, 1);
-    if (taker !== undefined) this.#takers.push(taker);
-    return taker;
+  #next(): WorkerProcess | undefined {
+    const at = this.#workers.findIndex((worker) => worker.free);
+    const [worker] = at < 0 ? [] : this.#workers.splice(at, 1);
+    if (worker !== undefined) this.#workers.push(worker);
+    return worker;
   }
 
   #allFull(): boolean {
-    return this.#takers.length > 0 && this.#takers.every((taker) => taker.full);
+    return this.#workers.length > 0 && this.#workers.every((worker) => worker.full);
   }
 
   /** Beyond those that are given a reason, connections are just closed, which frees their descriptors. */
