@@ -94,36 +94,24 @@ export class Retry {
 /** The reason of failures that end the streams of readers that are too far behind. */
 export const readerStalled = "READER_STALLED";
 
-/** Where a reader begins, and whose it is. */
-interface FeedStart {
-  readonly place: bigint;
-  readonly clientAddress: string;
-}
-
 /** A stream of one reader, which asks its source for what comes behind its place. */
 class FeedStream<S extends DescMessage> extends ReaderStream<S> implements FeedReader {
-  readonly clientAddress: string;
-  readonly #source: FeedSource<S>;
-  readonly #totals: FeedTotals;
-  readonly #onClose: (stream: AnyReader) => void;
   #place: bigint;
   /** An empty message would say that there is nothing, which the source does not know yet. */
   #isUnread: boolean;
 
+  /** From a place on. */
   constructor(
-    source: FeedSource<S>,
-    { place, clientAddress }: FeedStart,
-    totals: FeedTotals,
-    onClose: (stream: AnyReader) => void,
+    private readonly source: FeedSource<S>,
+    place: bigint,
+    readonly clientAddress: string,
+    private readonly totals: FeedTotals,
+    private readonly onClose: (stream: AnyReader) => void,
   ) {
     super();
-    this.clientAddress = clientAddress;
-    this.#source = source;
+    this.#place = place;
     this.#isUnread = source.readsFirst === true;
     this.heartbeatDue = !this.#isUnread;
-    this.#totals = totals;
-    this.#place = place;
-    this.#onClose = onClose;
   }
 
   get behind(): boolean {
@@ -135,7 +123,7 @@ class FeedStream<S extends DescMessage> extends ReaderStream<S> implements FeedR
     let responses: readonly EncodedResponse<S>[] = [];
     // A place may lead on without a message: there may be one behind it.
     for (let isMoving = true; isMoving && responses.length === 0; ) {
-      const next = this.#source.next(this.#place, this);
+      const next = this.source.next(this.#place, this);
       isMoving = next.place !== this.#place;
       ({ responses } = next);
       this.#place = next.place;
@@ -145,17 +133,17 @@ class FeedStream<S extends DescMessage> extends ReaderStream<S> implements FeedR
     if (this.isWaiting) return [];
     this.#isUnread = false;
     this.noteSent();
-    if (isSilent) responses = [this.#source.heartbeat];
-    this.#totals.messages += responses.length;
+    if (isSilent) responses = [this.source.heartbeat];
+    this.totals.messages += responses.length;
     return responses;
   }
 
   protected left(): void {
-    this.#onClose(this);
+    this.onClose(this);
   }
 
   override fail(failure: Failure): void {
-    if (!this.ended && failure.reason === readerStalled) this.#totals.endedBehind++;
+    if (!this.ended && failure.reason === readerStalled) this.totals.endedBehind++;
     super.fail(failure);
   }
 
@@ -195,7 +183,7 @@ export class Feeds {
       return makeSource({ wakeAll: () => this.#wakeAll(readers), log: this.log }) as unknown as FeedSource;
     });
     const source = group.source as unknown as FeedSource<S>;
-    const stream = new FeedStream(source, { place, clientAddress }, this.totals[source.kind], group.leave);
+    const stream = new FeedStream(source, place, clientAddress, this.totals[source.kind], group.leave);
     group.readers.add(stream);
     return stream;
   }
