@@ -64,11 +64,11 @@ export class Live {
   private constructor({ database, log, metrics, limits }: LiveOptions) {
     this.#limits = { ...liveLimits, ...limits };
     this.#log = log;
-    const listener = {
-      onChanges: (changes: Changes, afresh: boolean) => this.#onChanges(changes, afresh),
+    this.#tail = new Tail({
+      ...{ database, limits: this.#limits, log },
+      onChanges: (changes, afresh) => this.#onChanges(changes, afresh),
       onEmpty: () => this.#onEmpty(),
-    };
-    this.#tail = new Tail({ database, limits: this.#limits, log, listener });
+    });
     const measured = {
       newest: () => this.#state,
       depthTotals: this.#depthTotals,

@@ -8,8 +8,11 @@ import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
 import { PollRhythm } from "./poll-rhythm.js";
 
-/** Receives what the tail reads. If it throws, the tail reads everything again. */
-export interface TailListener {
+/** What a {@link Tail} follows, and who receives what it reads: if that throws, it reads everything again. */
+export interface TailOptions {
+  readonly database: Database;
+  readonly limits: Pick<LiveLimits, "pollIntervalMs" | "reconnectMaxMs" | "silenceMinMs" | "silenceMaxMs">;
+  readonly log: Log;
   /**
    * A newer snapshot, or the first of this store (`afresh`), which holds everything. Resolves when it was applied, at
    * once and between two requests. Nothing else is read until then.
@@ -17,14 +20,6 @@ export interface TailListener {
   onChanges(changes: Changes, afresh: boolean): Promise<void>;
   /** The database holds no blocks, or none any more. */
   onEmpty(): void;
-}
-
-/** Settings of a {@link Tail}. */
-export interface TailOptions {
-  readonly database: Database;
-  readonly limits: Pick<LiveLimits, "pollIntervalMs" | "reconnectMaxMs" | "silenceMinMs" | "silenceMaxMs">;
-  readonly log: Log;
-  readonly listener: TailListener;
 }
 
 /**
@@ -115,7 +110,7 @@ export class Tail {
     this.#rhythm.found(performance.now());
     const afresh = this.#place === undefined || !isSameStore(this.#place, changes.progress);
     this.#place = undefined;
-    await this.#options.listener.onChanges(changes, afresh);
+    await this.#options.onChanges(changes, afresh);
     this.#place = changes.progress;
     this.#options.database.knownPlace.follow(changes.progress);
   }
@@ -123,7 +118,7 @@ export class Tail {
   #empty(): void {
     this.#place = undefined;
     this.#options.database.knownPlace.follow(undefined);
-    this.#options.listener.onEmpty();
+    this.#options.onEmpty();
   }
 
   #noteContact(): void {
