@@ -44,8 +44,7 @@ async function listenForAdmin(
   const metrics = createMetrics();
   addProcessMetrics(metrics);
   status.register(metrics);
-  const text = { contentType: metrics.contentType, text: () => metrics.metrics() };
-  const admin = new AdminListener({ readiness: () => status.state, metrics: text });
+  const admin = new AdminListener({ readiness: () => status.state, metrics });
   const port = await admin.listen(at.host, at.port).catch((error: unknown) => {
     throw listenError(error, `${at.host}:${at.port}`, "--admin-listen");
   });

@@ -8,7 +8,7 @@ import { listenError } from "../runtime/listen-error.js";
 import type { WorkerContext, WorkerService } from "../runtime/worker.js";
 import type { ReadinessState } from "../runtime/worker-messages.js";
 import type { Log } from "../telemetry/log.js";
-import { addProcessMetrics, type Metrics, type MetricsText } from "../telemetry/metrics.js";
+import { addProcessMetrics, type Metrics } from "../telemetry/metrics.js";
 import { defaultTransportLimits } from "../transport/options.js";
 import { type RunningServer, startServer } from "../transport/server.js";
 import { explorerFiles, referenceFiles } from "./web-files.js";
@@ -82,7 +82,10 @@ async function listen(
       basePath: config.basePath,
       log,
       metrics,
-      ...(worker === undefined ? {} : { handedConnections: true, metricsText: metricsOf(worker, metrics) }),
+      ...(worker !== undefined && {
+        handedConnections: true,
+        metricsText: { metrics: worker.metricsOfAll, contentType: metrics.contentType },
+      }),
       servesMetrics: config.adminListen === undefined,
       readiness: worker?.readinessOfAll ?? readiness,
       limits: { connectionsMax, streamsMax, streamsPerAddressMax, stalledReaderMs, requestTimeoutMs },
@@ -96,10 +99,6 @@ async function listen(
   } catch (error) {
     throw listenError(error, `${config.listen.host}:${config.listen.port}`);
   }
-}
-
-function metricsOf(worker: WorkerContext, { contentType }: Metrics): MetricsText {
-  return { metrics: worker.metricsOfAll, contentType };
 }
 
 function readTls(

@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { MetricsText } from "../telemetry/metrics.js";
 import { startListening } from "./listen-error.js";
 
 /** Connections of the admin listener; further ones are closed at once. */
@@ -14,7 +15,7 @@ export const adminRequestMs = 5_000;
 export interface AdminSources {
   /** A word for what it does now. With "ready" or "standby" it is well. */
   readonly readiness: () => string;
-  readonly metrics: { readonly contentType: string; text(): Promise<string> };
+  readonly metrics: MetricsText;
 }
 
 interface AdminResponse {
@@ -77,7 +78,7 @@ export class AdminListener {
     if (method !== "GET" && method !== "HEAD") {
       return { status: 405, headers: { allow: "GET, HEAD" }, text: problem("only GET and HEAD work here") };
     }
-    if (path === "/metrics") return { status: 200, contentType: metrics.contentType, text: await metrics.text() };
+    if (path === "/metrics") return { status: 200, contentType: metrics.contentType, text: await metrics.metrics() };
     const state = path === "/healthz" ? "alive" : readiness();
     const isWell = ["alive", "ready", "standby"].includes(state);
     const headers: AdminResponse["headers"] = isWell ? {} : { "retry-after": 1 };

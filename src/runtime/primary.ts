@@ -137,9 +137,8 @@ export class Primary {
       serving: () => this.#states.size,
       refused: () => this.#connections.refused,
     });
-    const metrics = { contentType: this.#metrics.contentType, text: () => this.#metrics.text() };
     if (adminListen !== undefined) {
-      this.#admin = new AdminListener({ readiness: () => this.#readiness(), metrics });
+      this.#admin = new AdminListener({ readiness: () => this.#readiness(), metrics: this.#metrics });
     }
   }
 
@@ -379,7 +378,7 @@ export class Primary {
   }
 
   async #sendMetrics(worker: WorkerProcess): Promise<void> {
-    worker.send({ kind: "metrics", text: await this.#metrics.text() });
+    worker.send({ kind: "metrics", text: await this.#metrics.metrics() });
   }
 
   #ended(worker: WorkerProcess, how: string): void {

@@ -1,5 +1,5 @@
 import { AggregatorRegistry, Counter } from "prom-client";
-import { addCounter, addGauge, createMetrics } from "../telemetry/metrics.js";
+import { addCounter, addGauge, createMetrics, type MetricsText } from "../telemetry/metrics.js";
 import { CachedText } from "./cached-text.js";
 import type { MetricsReading } from "./worker-messages.js";
 import type { WorkerProcess } from "./worker-process.js";
@@ -23,7 +23,7 @@ export interface PrimaryNumbers {
  * The metrics of all workers as those of one service. A worker that does not reply in time counts with its last values.
  * Counters never decrease: the counts of a worker remain after its end; its gauges do not.
  */
-export class WorkerMetrics {
+export class WorkerMetrics implements MetricsText {
   readonly #readingMs: number;
   readonly #own = createMetrics();
   readonly #replaced: Counter;
@@ -48,12 +48,12 @@ export class WorkerMetrics {
     });
   }
 
-  get contentType(): string {
+  get contentType(): MetricsText["contentType"] {
     return this.#own.contentType;
   }
 
-  /** The text format of Prometheus; see {@link CachedText}. */
-  text(): Promise<string> {
+  /** See {@link CachedText}. */
+  metrics(): Promise<string> {
     return this.#text.get();
   }
 

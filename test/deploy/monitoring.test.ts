@@ -76,8 +76,7 @@ async function listenAsLoader(): Promise<typeof loader> {
   status.reads({ messagesBehind: 3n });
   const registry = createMetrics();
   status.register(registry);
-  const text = { contentType: registry.contentType, text: () => registry.metrics() };
-  const listener = new AdminListener({ readiness: () => status.state, metrics: text });
+  const listener = new AdminListener({ readiness: () => status.state, metrics: registry });
   return { listener, port: await listener.listen("127.0.0.1", 0) };
 }
 
