@@ -20,6 +20,9 @@ export interface FeedTotals {
   endedBehind: number;
 }
 
+/** The place of a reader that was sent nothing yet, in feeds that begin with what there is. */
+export const nothingSent = -1n;
+
 /** What readers of one selection get. A place says how far a reader is; they share the messages behind it. */
 export interface FeedSource<S extends DescMessage = DescMessage> {
   readonly kind: FeedKind;

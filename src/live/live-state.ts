@@ -98,7 +98,7 @@ export class LiveState {
   readonly chainVersion: string;
   /** What readers hold that go on from a place. */
   readonly log = new SnapshotLog();
-  readonly #limits: LiveLimits;
+  readonly limits: LiveLimits;
   readonly #budget: CacheBudget;
   readonly #markets = new Map<string, LiveMarket>();
   #announced: readonly LiveMarket[] = [];
@@ -119,7 +119,7 @@ export class LiveState {
     this.chainId = chainId;
     this.storeHash = storeHash(chainId, storeId);
     this.chainVersion = versionOf(`${chainId}\0${storeId}`);
-    this.#limits = limits;
+    this.limits = limits;
     this.#lists = new ResponseCache(limits.listResponsesMax);
     this.marketList = new IdList(marketList, this.chainVersion, limits.listResponsesMax);
     this.assetList = new IdList(assetList, this.chainVersion, limits.listResponsesMax);
@@ -299,7 +299,7 @@ export class LiveState {
   #marketOf(id: string): LiveMarket {
     let market = this.#markets.get(id);
     if (market === undefined) {
-      market = new LiveMarket(id, this.chainVersion, this.#limits, this.#budget);
+      market = new LiveMarket(id, this.chainVersion, this.limits, this.#budget);
       this.#markets.set(id, market);
     }
     return market;

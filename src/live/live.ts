@@ -1,5 +1,4 @@
 import type { DescMessage } from "@bufbuild/protobuf";
-import type { ObserveMarketsDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { BlockHead } from "../domain/block-headers.js";
 import { Failure, unavailable } from "../domain/failure.js";
 import type { ResponseStream } from "../domain/service.js";
@@ -13,7 +12,6 @@ import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import { blockAgeSeconds, databaseSilenceSeconds, registerLiveMetrics } from "./live-metrics.js";
 import { bookStale, LiveState, type MarketCounts } from "./live-state.js";
-import { MarketDataFeed } from "./market-data-feed.js";
 import type { ReaderCounts } from "./reader-stream.js";
 import type { Subscriber } from "./subscriber.js";
 import { Tail } from "./tail.js";
@@ -144,18 +142,6 @@ export class Live {
       tellsStatus ? state.requireMarket(id) : state.requireBook(id),
     );
     return hub.open(markets, options);
-  }
-
-  /**
-   * Opens a stream of the market data of markets, chosen as in {@link observe}; also of those that are stale.
-   * @throws Failure `unavailable` while not ready or draining, `not_found` naming the first unknown market
-   */
-  observeData(marketIds: readonly string[]): ResponseStream<typeof ObserveMarketsDataResponseSchema> {
-    const state = this.state();
-    const ids = [...new Set(marketIds)].sort();
-    const markets = ids.length === 0 ? undefined : ids.map((id) => state.requireMarket(id));
-    const makeSource = () => new MarketDataFeed(state, markets, this.#limits.messageBytesMax);
-    return this.openFeed(`data ${JSON.stringify(ids)}`, -1n, makeSource);
   }
 
   /**

@@ -22,7 +22,6 @@ export class MarketDataFeed implements FeedSource<Schema> {
   constructor(
     private readonly state: LiveState,
     private readonly markets: readonly LiveMarket[] | undefined,
-    private readonly bytesMax: number,
   ) {}
 
   next(place: bigint): Messages {
@@ -41,14 +40,15 @@ export class MarketDataFeed implements FeedSource<Schema> {
     return messages;
   }
 
-  /** Messages of at most `bytesMax`, unless the data of one market exceeds it. */
+  /** Messages of at most `messageBytesMax`, unless the data of one market exceeds it. */
   #pack(segments: readonly Segment[]): EncodedResponse<Schema>[] {
+    const { messageBytesMax } = this.state.limits;
     const messages: Segment[][] = [];
     let bytes = Number.POSITIVE_INFINITY;
     for (const segment of segments) {
       // In UTF-8, a character has three bytes at most.
       const size = 3 * segment.json().length;
-      if (bytes + size > this.bytesMax) {
+      if (bytes + size > messageBytesMax) {
         messages.push([]);
         bytes = 0;
       }

@@ -3,7 +3,7 @@ import { ObserveCandleDataResponseSchema } from "../../gen/datanode/api/v2/tradi
 import { type Candle, periodStart } from "../domain/candle.js";
 import { Failure, unavailable } from "../domain/failure.js";
 import { MessageResponse } from "../encoding/message-response.js";
-import { type FeedOwner, type FeedReader, type FeedSource, Retry, readerStalled } from "../live/feed.js";
+import { type FeedOwner, type FeedReader, type FeedSource, nothingSent, Retry, readerStalled } from "../live/feed.js";
 import type { LiveState } from "../live/live-state.js";
 import type { Database } from "../store/database.js";
 import { type CandleSeries, candleMessage, readCandlesFrom, readNewestCandle } from "./candle-reader.js";
@@ -13,9 +13,6 @@ type Messages = ReturnType<FeedSource<Schema>["next"]>;
 
 /** Candles that are remembered for slow readers. */
 export const candlesRememberedMax = 1_000;
-
-/** The place of a reader that was sent nothing yet. */
-export const noCandle = -1n;
 
 /** The pause before candles are read again after an error. Also the retry delay of a reader that is too slow. */
 const retryAfterMs = 1_000;
@@ -113,9 +110,9 @@ export class CandleFeed implements FeedSource<Schema> {
   }
 
   next(place: bigint, reader: FeedReader): Messages {
-    if (place === noCandle && this.#unreadable !== undefined) reader.fail(this.#unreadable);
-    else if (place !== noCandle && place < this.#forgotten) reader.fail(this.#notKept ?? tooSlow());
-    else if (place !== noCandle || this.#isRead) {
+    if (place === nothingSent && this.#unreadable !== undefined) reader.fail(this.#unreadable);
+    else if (place !== nothingSent && place < this.#forgotten) reader.fail(this.#notKept ?? tooSlow());
+    else if (place !== nothingSent || this.#isRead) {
       const messages = this.#known.get(place) ?? this.#behind(place);
       this.#known.set(place, messages);
       return messages;
@@ -125,8 +122,8 @@ export class CandleFeed implements FeedSource<Schema> {
 
   #behind(place: bigint): Messages {
     const versions = [...this.#candles.values()];
-    if (place === noCandle && versions.length === 0) return { responses: [this.heartbeat], place: this.#version };
-    const behind = place === noCandle ? versions.slice(-1) : versions.filter(({ version }) => version > place);
+    if (place === nothingSent && versions.length === 0) return { responses: [this.heartbeat], place: this.#version };
+    const behind = place === nothingSent ? versions.slice(-1) : versions.filter(({ version }) => version > place);
     return { responses: behind.map(({ message }) => message), place: this.#version };
   }
 

@@ -3,13 +3,13 @@ import { pino } from "pino";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Failure, unavailable } from "../../src/domain/failure.js";
 import type { ResponseStream } from "../../src/domain/service.js";
-import type { FeedOwner } from "../../src/live/feed.js";
+import { type FeedOwner, nothingSent } from "../../src/live/feed.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { CandleFeed, candlesRememberedMax, noCandle } from "../../src/trades/candle-feed.js";
+import { CandleFeed, candlesRememberedMax } from "../../src/trades/candle-feed.js";
 import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { inChunks, RecordingBuilder } from "../support/recording.js";
@@ -198,7 +198,7 @@ test("candles that could not be read are read again without a further block", as
   const state = api.opened.live.state();
   const lease = vi.spyOn(database, "lease").mockRejectedValueOnce(unavailable("try again", "SERVER_BUSY", 1));
   const source = (owner: FeedOwner) => new CandleFeed(database, state, { marketId: "m", seconds: 60 }, owner);
-  const reader = new Reader(api.opened.live.openFeed("fails once", noCandle, source));
+  const reader = new Reader(api.opened.live.openFeed("fails once", nothingSent, source));
   let wakes = 0;
   reader.stream.onReady(() => wakes++);
   await vi.waitFor(
@@ -222,7 +222,7 @@ test("what is no longer kept ends the readers that wait for it; others get the n
   const open = () => {
     const source = ({ wakeAll }: FeedOwner) =>
       new CandleFeed(database, live.state(), { marketId: "m", seconds: 60 }, { wakeAll, log: caughtLog });
-    return new Reader(live.openFeed("not kept", noCandle, source));
+    return new Reader(live.openFeed("not kept", nothingSent, source));
   };
   const [quick, sleeping] = [open(), open()];
   for (const reader of [quick, sleeping]) {
