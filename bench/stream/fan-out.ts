@@ -48,7 +48,7 @@ class Driven {
     this.#blocks = blocks;
     this.state = new LiveState(first.progress, liveLimits);
     this.state.apply(first);
-    this.hub = new Hub(this.state, liveLimits, pino({ level: "silent" }), { messages: 0 });
+    this.hub = new Hub(this.state, pino({ level: "silent" }), { messages: 0 });
   }
 
   /** What the tail does with a snapshot. */

@@ -42,7 +42,7 @@ export async function openApi(options: {
   const ledger = new LedgerReader(database, { log });
   ledger.counts.register(metrics);
   warmLedger(live, ledger);
-  const history = new History({ database, live, log, heartbeatMs: limits.heartbeatMs });
+  const history = new History({ database, live, log });
   history.register(metrics);
   const methods = createApi({ live, database, ledger, history, log });
   const endFigures = followPastFigures(database, metrics);

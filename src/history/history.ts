@@ -3,7 +3,6 @@ import { Failure, unavailable } from "../domain/failure.js";
 import { noSelection, type ResumePlace, ResumeTokens, requireStore, selectionHash } from "../domain/resume-token.js";
 import type { Call } from "../domain/service.js";
 import type { Entry } from "../live/cohort.js";
-import { liveLimits } from "../live/limits.js";
 import { chainChanged, type Live } from "../live/live.js";
 import { replayStream } from "../live/stream-kind.js";
 import type { Subscriber } from "../live/subscriber.js";
@@ -57,7 +56,6 @@ export interface HistoryOptions {
   readonly database: Database;
   readonly live: Live;
   readonly log: Log;
-  readonly heartbeatMs?: number | undefined;
   readonly limits?: typeof pastLimits;
 }
 
@@ -109,7 +107,7 @@ export class History {
 
   /** Opens a replay, or the live stream where its token is of that. @throws Failure as docs/api.md says */
   async replay(request: ReplayRequest, call: Call): Promise<Replay | Subscriber> {
-    const { live, log, heartbeatMs = liveLimits.heartbeatMs } = this.#options;
+    const { live, log } = this.#options;
     const { marketIds, resume, until, speed } = request;
     // Up to a token's place another process may have seen markets that this one has not.
     if (resume !== undefined) await reach(live, resume, call.signal);
@@ -125,7 +123,7 @@ export class History {
     try {
       const plan = await this.past.lease(call, (reader) => this.#plan(reader, request, becomesLive));
       if (this.#closed !== undefined) throw this.#closed;
-      admission.replay = new Replay(plan, { past: this.past, call, heartbeatMs, released, log });
+      admission.replay = new Replay(plan, { past: this.past, call, released, log });
       return admission.replay;
     } catch (thrown) {
       released();

@@ -7,7 +7,6 @@ import type { Call, ResponseStream } from "../domain/service.js";
 import { ReadyResponse } from "../encoding/message-response.js";
 import { clientFailure } from "../encoding/status.js";
 import { levelsAtOnceMax } from "../live/encoded-levels.js";
-import { liveLimits } from "../live/limits.js";
 import { chainChanged } from "../live/live.js";
 import type { LiveState } from "../live/live-state.js";
 import { packReplay, replayStream, type StreamResponse } from "../live/stream-kind.js";
@@ -70,7 +69,6 @@ export interface ReplayPlan {
 export interface ReplayOptions {
   readonly past: Past;
   readonly call: Call;
-  readonly heartbeatMs: number;
   /** Called when it reads the past no more; it may be called again. */
   readonly released: () => void;
   readonly log: Log;
@@ -118,7 +116,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#block = plan.from;
     this.#upTo = plan.from.streamSequence;
     this.#newestSequence = this.#upTo;
-    this.#pace = new Pace(plan.speed, options.heartbeatMs);
+    this.#pace = new Pace(plan.speed, plan.state.limits.heartbeatMs);
     void this.#run();
   }
 
@@ -310,14 +308,15 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   /** Reads, and large messages, may wait for their turn and for the database, but the reader hears of it. */
   #patiently<T>(work: Promise<T>): Promise<T> {
     this.#flush();
-    const beats = setInterval(() => this.#beat(), Math.ceil(this.#options.heartbeatMs / beatsPerHeartbeat));
+    const { heartbeatMs } = this.#plan.state.limits;
+    const beats = setInterval(() => this.#beat(), Math.ceil(heartbeatMs / beatsPerHeartbeat));
     return work.finally(() => clearInterval(beats));
   }
 
   /** An empty message after a long silence. It names no block: the next one may be half read. */
   #beat(): void {
     if (this.#isOver || this.#ready.length > 0 || !this.#pace.isSilent) return;
-    this.#ready.push(...packReplay([], { statuses: [], caughtUp: false }, liveLimits.messageBytesMax));
+    this.#ready.push(...packReplay([], { statuses: [], caughtUp: false }, this.#plan.state.limits.messageBytesMax));
     this.#pace.sent();
     this.#notify();
   }
@@ -397,10 +396,11 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   #send(block: PastBlock | undefined): Promise<void> | undefined {
     if (this.#isOver) return undefined;
     const { call } = this.#options;
+    const { messageBytesMax } = this.#plan.state.limits;
     const { updates, statuses } = this.#pending.take();
     const tokens = this.#pending.isKept ? this.#plan.tokens : this.#plan.wholeTokens;
     const place = block && { block, resumeToken: tokens.at("past", block.streamSequence) };
-    const responses = packReplay(updates, { statuses, caughtUp: false, ...place }, liveLimits.messageBytesMax);
+    const responses = packReplay(updates, { statuses, caughtUp: false, ...place }, messageBytesMax);
     const encoding = responses.flatMap(
       (response) => response.prepare?.(call.codec ?? "json", this.#reads.client) ?? [],
     );

@@ -2,7 +2,6 @@ import type { Codec } from "../domain/encoded-response.js";
 import type { Failure } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
 import { type DepthTotals, type Entry, Subscription } from "./cohort.js";
-import type { LiveLimits } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import { bookStale, type LiveState, marketRedefined, type StateChange } from "./live-state.js";
 import { type ReaderCounts, ReaderGroups } from "./reader-stream.js";
@@ -29,11 +28,10 @@ export class Hub {
   /** Adds what it counts to `totals`. */
   constructor(
     private readonly state: LiveState,
-    private readonly limits: LiveLimits,
     log: Log,
     private readonly totals: DepthTotals,
   ) {
-    this.#groups = new ReaderGroups(limits, (error, { clientAddress }) => {
+    this.#groups = new ReaderGroups(state.limits, (error, { clientAddress }) => {
       log.error({ err: error, client: clientAddress }, "a depth stream's reader failed");
     });
   }
@@ -43,7 +41,7 @@ export class Hub {
     const { clientAddress, codec = "json", kind = depthStream, entry } = options;
     const ids = markets === undefined ? "" : JSON.stringify(markets.map((market) => market.id).sort());
     const key = kind.tellsStatus ? `replay ${ids}` : ids;
-    const settings = { kind, bytesMax: this.limits.messageBytesMax };
+    const settings = { kind, bytesMax: this.state.limits.messageBytesMax };
     const group = this.#groups.groupOf(key, () => new Subscription(this.state, markets, settings, this.totals));
     const cohort = group.source.newSubscribers(entry);
     const subscriber = new Subscriber(group.source, cohort, clientAddress, codec, group.leave);

@@ -183,7 +183,7 @@ export class Live {
     this.#forget();
     this.#isEmpty = false;
     if (!this.#draining) {
-      const hub = new Hub(state, this.#limits, this.#log, this.#depthTotals);
+      const hub = new Hub(state, this.#log, this.#depthTotals);
       this.#streams = { hub, feeds: new Feeds(this.#limits, this.#log, this.#feedTotals) };
     }
     this.#state = state;

@@ -69,7 +69,7 @@ class Run {
     const changes = this.network.changes(undefined);
     this.#state = new LiveState(changes.progress, limits);
     this.#state.apply(changes);
-    this.#hub = new Hub(this.#state, limits, createLog("silent"), { messages: 0 });
+    this.#hub = new Hub(this.#state, createLog("silent"), { messages: 0 });
   }
 
   run(one: Step): void {

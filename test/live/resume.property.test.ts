@@ -72,7 +72,7 @@ class Process {
     const changes = network.changes(undefined);
     this.state = new LiveState(changes.progress, limits);
     this.state.apply(changes);
-    this.hub = new Hub(this.state, limits, createLog("silent"), { messages: 0 });
+    this.hub = new Hub(this.state, createLog("silent"), { messages: 0 });
   }
 
   poll(): void {
