@@ -7,21 +7,20 @@ import type { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import type { AccountSide, LedgerFilter } from "../../src/ledger/selection.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
-import { type RunningServer, startServer } from "../../src/transport/server.js";
+import { type ListeningServer, startListeningServer } from "../../test/support/listening.js";
 
 /** The ledger behind the service's own port, and one client that keeps its connection. */
 export class LedgerOverHttp {
-  readonly #server: RunningServer;
+  readonly #server: ListeningServer;
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 1 });
 
-  private constructor(server: RunningServer) {
+  private constructor(server: ListeningServer) {
     this.#server = server;
   }
 
   static async start(ledger: LedgerReader): Promise<LedgerOverHttp> {
-    const server = await startServer({
+    const server = await startListeningServer({
       api: [listLedgerEntries({ ledger })],
-      listen: { host: "127.0.0.1", port: 0 },
       log: createLog("silent"),
       metrics: createMetrics(),
       readiness: () => "ready",

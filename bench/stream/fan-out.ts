@@ -19,7 +19,7 @@ import { LiveState } from "../../src/live/live-state.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { framingOf } from "../../src/transport/call/framing.js";
 import { jsonLine } from "../../src/transport/http/encodings.js";
-import { startServer } from "../../src/transport/server.js";
+import { startListeningServer } from "../../test/support/listening.js";
 import { streamPath } from "./light-reader.js";
 import { moved, type SimulatedBlocks } from "./simulated-blocks.js";
 
@@ -151,9 +151,8 @@ async function ours(blocks: SimulatedBlocks): Promise<FanOut> {
     state: () => driven.state,
     observe: (_ids, options) => driven.hub.open(undefined, options),
   };
-  const server = await startServer({
+  const server = await startListeningServer({
     api: [observeMarketsDepthUpdates({ live, history: { resume: async () => undefined } })],
-    listen: { host: "127.0.0.1", port: 0 },
     log: pino({ level: "warn" }, process.stderr),
     metrics: createMetrics(),
     readiness: () => "ready",
@@ -161,7 +160,7 @@ async function ours(blocks: SimulatedBlocks): Promise<FanOut> {
     limits: { streamsPerAddressMax: 0 },
   });
   return {
-    port: Number(new URL(server.url).port),
+    port: server.address.port,
     publish: () => driven.block(),
     settled: () => driven.hub.counts().lagging === 0,
   };

@@ -2,6 +2,8 @@
 import { startService } from "../../src/commands/service.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
+import { lonelyWorker } from "../../test/live/service.js";
+import { listening } from "../../test/support/listening.js";
 import { serveOrders } from "./child.js";
 import { pollIntervalMs } from "./delay.js";
 
@@ -16,6 +18,7 @@ export interface Usage {
 
 const anyNumber = 1_000_000;
 const [databaseUrl = ""] = process.argv.slice(2);
+const metrics = createMetrics();
 const service = await startService({
   config: {
     listen: { host: "127.0.0.1", port: 0 },
@@ -35,11 +38,13 @@ const service = await startService({
   },
   databaseUrl,
   log: createLog("warn"),
-  metrics: createMetrics(),
+  metrics,
+  worker: lonelyWorker(() => service.state(), metrics),
   whenReady: true,
 });
 
-serveOrders<object, Usage>({ port: Number(new URL(service.url).port) }, () => {
+const { address } = await listening(service.accept);
+serveOrders<object, Usage>({ port: address.port }, () => {
   globalThis.gc?.();
   const { rss, heapUsed } = process.memoryUsage();
   const { user, system } = process.cpuUsage();

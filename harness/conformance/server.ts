@@ -3,7 +3,7 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
-import { startServer } from "../../src/transport/server.js";
+import { startListeningServer } from "../../test/support/listening.js";
 import {
   ServerCompatRequestSchema,
   ServerCompatResponseSchema,
@@ -15,9 +15,8 @@ const lengthBytes = 4;
 
 const { useTls, serverCreds, messageReceiveLimit } = fromBinary(ServerCompatRequestSchema, await readMessage());
 const certificate = Buffer.from(serverCreds?.cert ?? []);
-const server = await startServer({
+const server = await startListeningServer({
   api: conformanceApi,
-  listen: { host: "127.0.0.1", port: 0 },
   log: createLog("warn"),
   metrics: createMetrics(),
   readiness: () => "ready",

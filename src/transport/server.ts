@@ -2,7 +2,6 @@ import type { Socket } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import type { Network } from "../domain/client-address.js";
-import { type ListenAddress, urlOf } from "../domain/listen-address.js";
 import type { Api } from "../domain/service.js";
 import { clientFailure } from "../encoding/status.js";
 import type { Log } from "../telemetry/log.js";
@@ -26,7 +25,6 @@ import { StreamGuard } from "./stream-guard.js";
 /** Options of {@link startServer}. */
 export interface ServerOptions extends DataSource {
   readonly api: Api;
-  readonly listen: ListenAddress;
   /** PEM texts; with them the port uses TLS, with ALPN h2 and http/1.1. */
   readonly tls?: { readonly certificate: string; readonly key: string };
   /** A prefix (`/prefix`) of the HTTP API's paths. Health and metrics stay at the root. */
@@ -37,8 +35,6 @@ export interface ServerOptions extends DataSource {
   readonly metricsText?: MetricsText;
   /** False: this port does not serve `/metrics`. Default: true. */
   readonly servesMetrics?: boolean;
-  /** Another process listens at `listen` and passes connections. Default: false. */
-  readonly handedConnections?: boolean;
   readonly readiness: () => Readiness;
   /** What `/status` behind the base path shows beside the readiness, as JSON. Default: there is no such path. */
   readonly status?: () => object;
@@ -52,22 +48,19 @@ export interface ServerOptions extends DataSource {
   readonly trustedProxies?: readonly Network[];
 }
 
-/** A port that is served. */
+/** Serves the connections of a port. */
 export interface RunningServer {
-  readonly address: ListenAddress;
-  /** `http://host:port` or `https://host:port`, without base path. */
-  readonly url: string;
   /** Serves a connection that another process accepted, and read nothing of. */
   accept(socket: Socket): void;
-  /** Accepts no more connections, finishes requests, ends streams with UNAVAILABLE, and closes the rest after `ms`. */
+  /** Finishes requests, ends streams with UNAVAILABLE, and closes the rest after `ms`. */
   drain(ms: number): Promise<void>;
   /** Closes everything at once. */
   close(): Promise<void>;
 }
 
-/** Serves the API on one port. @throws Error if routes conflict or the address is taken */
-export async function startServer(options: ServerOptions): Promise<RunningServer> {
-  const { log, metrics, readiness, tls, basePath = "", listen } = options;
+/** Serves the API to connections that another process accepts. @throws Error if routes conflict */
+export function startServer(options: ServerOptions): RunningServer {
+  const { log, metrics, readiness, tls, basePath = "" } = options;
   const limits = transportLimits(options.limits);
   const services = new Set(options.api.map((method) => method.desc.parent));
   const health = healthMethods(new Set([...services].map((service) => service.typeName)), readiness);
@@ -93,12 +86,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       upgrade: (request, socket, head) => webSockets.handle(request, socket, head),
     },
   });
-  const handed = options.handedConnections === true;
-  const listening = handed ? listen.port : await port.listen(listen.host, listen.port);
-  const address = { host: listen.host, port: listening };
   return {
-    address,
-    url: urlOf(tls === undefined ? "http" : "https", address),
     accept: (socket) => port.accept(socket),
     drain: (ms) => drain(port, guard, ms).finally(() => webSockets.stop()),
     close: () => drain(port, guard, 0).finally(() => webSockets.stop()),

@@ -17,7 +17,6 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { GetMarketResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { type OpenApi, openApi } from "../../src/api/open-api.js";
-import type { Service } from "../../src/commands/service.js";
 import { jsonOptions, type MarketdOptions, openMarketd, TradingDataService } from "../../src/connect/open-marketd.js";
 import { type RoutesOptions, registerRoutes } from "../../src/connect/routes.js";
 import { type Call, unary } from "../../src/domain/service.js";
@@ -26,7 +25,7 @@ import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { smallNetwork } from "../e2e/small-network.js";
 import { MarketFixture } from "../live/market-fixture.js";
-import { startTestService } from "../live/service.js";
+import { startTestService, type TestService } from "../live/service.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { loadRecording } from "../support/load-recording.js";
 
@@ -44,7 +43,7 @@ function clientOf(options: Omit<RoutesOptions, "log" | "clientAddress">, more: P
   );
 }
 
-function clientOfService({ url }: Service): TestClient {
+function clientOfService({ url }: TestService): TestClient {
   return createClient(TradingDataService, createConnectTransport({ baseUrl: url, useBinaryFormat: true }));
 }
 
@@ -71,7 +70,7 @@ async function all<T>(stream: AsyncIterable<T>): Promise<T[]> {
 
 describe("the handlers beside our own transport", () => {
   let opened: OpenApi;
-  let service: Service;
+  let service: TestService;
   let handlers: TestClient;
   let own: TestClient;
 

@@ -9,12 +9,11 @@ import {
   ListLedgerEntriesRequestSchema,
   ObserveMarketsDepthUpdatesRequestSchema,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import type { Service } from "../../src/commands/service.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { startTestService } from "../live/service.js";
+import { startTestService, type TestService } from "../live/service.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { getUrl } from "../support/protocol-clients.js";
 import { RecordingBuilder } from "../support/recording.js";
@@ -25,8 +24,8 @@ import { firstBlockNs, laterBlocks, smallNetwork } from "./small-network.js";
 
 const log = createLog("silent");
 const { url: databaseUrl } = newDatabaseUrl();
-const services: Service[] = [];
-let service: Service;
+const services: TestService[] = [];
+let service: TestService;
 
 const newest = { height: String(laterBlocks + 1), time: String(firstBlockNs + BigInt(laterBlocks)) };
 

@@ -1,6 +1,5 @@
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Service } from "../../src/commands/service.js";
 import { firstIdOfBlock } from "../../src/domain/block-position.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
@@ -8,12 +7,12 @@ import { Network, networkDefaults } from "../../src/simulator/network.js";
 import { openDatabase } from "../../src/store/database.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { startTestService } from "../live/service.js";
+import { startTestService, type TestService } from "../live/service.js";
 import { newDatabaseUrl } from "../support/database.js";
 
 const log = createLog("silent");
 const { url } = newDatabaseUrl();
-let service: Service;
+let service: TestService;
 
 async function fill(chainId: string, seed: number, blocks: number): Promise<void> {
   await migrate(url, log);

@@ -1,14 +1,13 @@
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { Order_Status } from "../../gen/vega/vega_pb.js";
-import type { Service } from "../../src/commands/service.js";
 import { pieceMs, Turns } from "../../src/history/turns.js";
 import { type LoadOptions, load } from "../../src/loader/load.js";
 import { readBytes, streamSource } from "../../src/loader/source.js";
 import { openDatabase } from "../../src/store/database.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { startTestService } from "../live/service.js";
+import { startTestService, type TestService } from "../live/service.js";
 import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { loadRecording } from "../support/load-recording.js";
@@ -20,7 +19,7 @@ const { url } = newDatabaseUrl();
 const recording = new RecordingBuilder();
 /** The stream sequence number of each end of a block. */
 const ends: bigint[] = [];
-let service: Service;
+let service: TestService;
 
 interface Place {
   readonly height: string;

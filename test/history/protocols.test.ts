@@ -5,11 +5,10 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { ReplayMarketsDepthResponseSchema } from "../../gen/marketd/history/v1/market_history_pb.js";
-import type { Service } from "../../src/commands/service.js";
 import { parseResumeToken, ResumeTokens, selectionHash } from "../../src/domain/resume-token.js";
 import { replaysPerAddressMax } from "../../src/history/history.js";
 import { BookChecker } from "../live/book-checker.js";
-import { startTestService } from "../live/service.js";
+import { startTestService, type TestService } from "../live/service.js";
 import { openClients } from "../support/protocol-clients.js";
 import { PastFixture } from "./past-fixture.js";
 import { ReplayReader } from "./replay-reader.js";
@@ -17,7 +16,7 @@ import { ReplayReader } from "./replay-reader.js";
 const path = "/api/v2/stream/markets/depth/replay";
 const livePath = "/api/v2/stream/markets/depth/updates";
 let past: PastFixture;
-let service: Service;
+let service: TestService;
 let volume = 0n;
 
 /** A block that changes both books. */

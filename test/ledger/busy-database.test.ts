@@ -10,12 +10,12 @@ import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
-import { type RunningServer, startServer } from "../../src/transport/server.js";
+import { type ListeningServer, startListeningServer } from "../support/listening.js";
 import { LedgerFixture } from "./ledger-fixture.js";
 
 let fixture: LedgerFixture;
 let database: Database;
-let server: RunningServer;
+let server: ListeningServer;
 
 beforeAll(async () => {
   fixture = await LedgerFixture.create();
@@ -36,9 +36,8 @@ async function serve(waitingMax: number, waitMsMax = 60_000): Promise<void> {
   database = openDatabase(fixture.url, { connectionsMax: 1, queue: { waitingMax, waitMsMax } });
   const metrics = createMetrics();
   database.queue.register(metrics);
-  server = await startServer({
+  server = await startListeningServer({
     api: [listLedgerEntries({ ledger: new LedgerReader(database) })],
-    listen: { host: "127.0.0.1", port: 0 },
     log: createLog("silent"),
     metrics,
     readiness: () => "ready",

@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Service } from "../../src/commands/service.js";
 import { entryId, firstIdOfBlock } from "../../src/domain/block-position.js";
 import { numberCursors } from "../../src/domain/cursor.js";
 import type { TimeRange } from "../../src/domain/date-range.js";
@@ -20,7 +19,7 @@ import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { renderFinding } from "../../src/verify/findings.js";
 import { verify } from "../../src/verify/verify.js";
-import { startTestService } from "../live/service.js";
+import { startTestService, type TestService } from "../live/service.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { inChunks } from "../support/recording.js";
 import { type FixtureEntry, LedgerFixture, type NewEntry } from "./ledger-fixture.js";
@@ -206,7 +205,7 @@ describe("an export", () => {
 });
 
 describe("over HTTP", () => {
-  let service: Service | undefined;
+  let service: TestService | undefined;
   afterEach(() => service?.drain());
 
   it("a list ends at the oldest block that is kept; what reaches before it is refused and names it", async () => {

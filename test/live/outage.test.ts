@@ -3,13 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Service } from "../../src/commands/service.js";
 import { type EmbeddedDatabase, openEmbedded } from "../../src/embedded/open-embedded.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { makeDataDirectory } from "../support/database.js";
 import { BookChecker } from "./book-checker.js";
 import { MarketFixture } from "./market-fixture.js";
-import { startTestService } from "./service.js";
+import { startTestService, type TestService } from "./service.js";
 import { type Message, type ProtocolClient, streamClients } from "./stream-clients.js";
 
 /** How long the database is away; a long run has it away for 10 seconds and more. */
@@ -20,7 +19,7 @@ const ids = ["market-a", "market-b"];
 let dataDir: string;
 let database: EmbeddedDatabase;
 let fixture: MarketFixture;
-let service: Service;
+let service: TestService;
 
 function startDatabase(): Promise<EmbeddedDatabase> {
   return openEmbedded({ dataDir, log: createLog("silent"), database: "outage", onProgress: () => {} });

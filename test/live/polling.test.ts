@@ -2,13 +2,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fromJsonString } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { GetLatestMarketDepthResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import type { Service } from "../../src/commands/service.js";
 import { RawConnection } from "../support/raw-http.js";
 import { MarketFixture } from "./market-fixture.js";
-import { startTestService } from "./service.js";
+import { startTestService, type TestService } from "./service.js";
 
 let fixture: MarketFixture;
-let service: Service;
+let service: TestService;
 
 beforeAll(async () => {
   fixture = await MarketFixture.create();

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Service } from "../../src/commands/service.js";
 import { tries } from "../support/tries.js";
 import { BookChecker } from "./book-checker.js";
 import { MarketFixture } from "./market-fixture.js";
 import type { LevelChange } from "./model-network.js";
-import { startTestService } from "./service.js";
+import { startTestService, type TestService } from "./service.js";
 import { type ProtocolClient, streamClients } from "./stream-clients.js";
 
 /** Each is told to at least 56 readers, 8 through each client; 84 on average. A long run sets more. */
@@ -14,7 +13,7 @@ const stories = Number(process.env["MARKETD_STREAM_STORIES"] ?? tries(24));
 
 const ids = ["market-a", "market-b", "market-c"];
 let fixture: MarketFixture;
-let service: Service;
+let service: TestService;
 
 beforeAll(async () => {
   fixture = await MarketFixture.create();

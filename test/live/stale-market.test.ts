@@ -3,19 +3,18 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
-import type { Service } from "../../src/commands/service.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { RecordingBuilder } from "../support/recording.js";
-import { startTestService } from "./service.js";
+import { startTestService, type TestService } from "./service.js";
 
 const log = createLog("silent");
 const { url } = newDatabaseUrl();
 const recording = new RecordingBuilder();
-let service: Service;
+let service: TestService;
 let height = 0;
 
 /** Loads a block of what a venue tells, and waits until the service has it. */
@@ -298,7 +297,7 @@ class Events {
   ended = false;
   readonly #gone = new AbortController();
 
-  constructor(lastId: string | undefined, marketIds: readonly string[] = [], at: Service = service) {
+  constructor(lastId: string | undefined, marketIds: readonly string[] = [], at: TestService = service) {
     const query = marketIds.map((id) => `marketIds=${id}`).join("&");
     this.#read(`${at.url}/api/v2/stream/markets/depth/updates?${query}`, lastId).catch(() => {
       this.ended = true;

@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import type { Service } from "../../src/commands/service.js";
 import { idleConnectionMs, probeAfterIdleMs } from "../../src/store/connection/connection-pool.js";
 import { openDatabase } from "../../src/store/database.js";
 import { MarketFixture } from "../live/market-fixture.js";
-import { startTestService } from "../live/service.js";
+import { startTestService, type TestService } from "../live/service.js";
 import { DatabaseServer, missingServer } from "../support/database-server.js";
 import { TcpBalancer } from "../support/tcp-balancer.js";
 
@@ -21,7 +20,7 @@ const askPauseMs = 20;
 let server: DatabaseServer;
 let proxy: TcpBalancer;
 let fixture: MarketFixture;
-let service: Service;
+let service: TestService;
 
 beforeAll(async () => {
   if (missing !== undefined) return;

@@ -1,13 +1,12 @@
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import type { Service } from "../../src/commands/service.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { Network, networkDefaults } from "../../src/simulator/network.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { startTestService } from "../live/service.js";
+import { startTestService, type TestService } from "../live/service.js";
 import { DatabaseServer, missingServer } from "../support/database-server.js";
 import { TcpBalancer } from "../support/tcp-balancer.js";
 import { tries } from "../support/tries.js";
@@ -21,7 +20,7 @@ const name = "lagging";
 let primary: DatabaseServer;
 let replica: DatabaseServer;
 let balancer: TcpBalancer;
-let service: Service;
+let service: TestService;
 let truth: Database;
 const network = new Network({ ...networkDefaults, seed: 5, chainId: "lagging-chain", parties: 10 });
 

@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Service } from "../../src/commands/service.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { Network, networkDefaults } from "../../src/simulator/network.js";
@@ -18,7 +17,7 @@ import { createLog } from "../../src/telemetry/log.js";
 import { renderFinding } from "../../src/verify/findings.js";
 import { renewDigests } from "../../src/verify/renew-digests.js";
 import { verify } from "../../src/verify/verify.js";
-import { startTestService } from "../live/service.js";
+import { startTestService, type TestService } from "../live/service.js";
 import { newDatabaseUrl } from "../support/database.js";
 
 /** The last commit whose program knows the first schema alone. */
@@ -31,7 +30,7 @@ const version = readMigrations().length;
 interface PreviousProgram {
   readonly migrate: (url: string, log: unknown) => Promise<{ readonly version: number; readonly applied: number }>;
   readonly load: (options: object) => Promise<object>;
-  readonly startService: (options: object) => Promise<Service>;
+  readonly startService: (options: object) => Promise<TestService>;
   readonly createMetrics: () => unknown;
 }
 
@@ -56,7 +55,7 @@ const it = test.skipIf(directory === undefined);
 
 let previous: PreviousProgram;
 const { url } = newDatabaseUrl();
-const services: Service[] = [];
+const services: TestService[] = [];
 const network = new Network({ ...networkDefaults, seed: 9, chainId: "previous-chain", parties: 10 });
 
 beforeAll(async () => {
@@ -76,7 +75,7 @@ afterAll(async () => {
   if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
 });
 
-async function startPrevious(databaseUrl: string): Promise<Service> {
+async function startPrevious(databaseUrl: string): Promise<TestService> {
   const config = {
     ...{ listen: { host: "127.0.0.1", port: 0 }, basePath: "", tls: undefined, corsOrigins: ["*"], workers: 1 },
     ...{ grpcLane: true, pollIntervalMs: 5, heartbeatMs: 15_000, stalledReaderMs: 300_000, streamsMax: 20_000 },
@@ -87,15 +86,20 @@ async function startPrevious(databaseUrl: string): Promise<Service> {
   return service;
 }
 
-async function startNew(databaseUrl: string): Promise<Service> {
+async function startNew(databaseUrl: string): Promise<TestService> {
   const service = await startTestService(databaseUrl);
   services.push(service);
   return service;
 }
 
+/** The previous program reads `bytes`. */
+function sourceOf(bytes: Readable) {
+  return { ...streamSource(bytes, "a simulated network"), bytes };
+}
+
 async function grow(program: Pick<PreviousProgram, "load">, databaseUrl: string, blocks: number): Promise<void> {
   const recording = Array.from({ length: blocks }, () => network.nextBlock());
-  const source = streamSource(Readable.from(recording, { objectMode: false }), "a simulated network");
+  const source = sourceOf(Readable.from(recording, { objectMode: false }));
   await program.load({ database: databaseUrl, sources: [source], log });
 }
 
@@ -115,7 +119,7 @@ function withConnection<T>(use: (connection: Connection) => Promise<T>): Promise
 }
 
 /** What a service answers from memory and from the database, and up to which block. */
-async function responses(service: Service): Promise<object> {
+async function responses(service: TestService): Promise<object> {
   const text = async (path: string) => (await fetch(service.url + path)).text();
   const metrics = await text("/metrics");
   const list = JSON.parse(await text("/api/v2/markets/data")) as { marketsData: { market: string }[] };
@@ -129,7 +133,7 @@ async function responses(service: Service): Promise<object> {
   };
 }
 
-async function agree(...services: Service[]): Promise<void> {
+async function agree(...services: TestService[]): Promise<void> {
   const height = String(network.height);
   const [first, ...others] = services;
   if (first === undefined) throw new Error("there is nothing to compare");
@@ -216,7 +220,7 @@ it("a store that the previous program begins on today's schema gets its name lat
   await migrate(url, log);
   const again = new Network({ ...networkDefaults, seed: 10, chainId: "started-before", parties: 10 });
   const recording = Array.from({ length: 5 }, () => again.nextBlock());
-  const source = streamSource(Readable.from(recording, { objectMode: false }), "a simulated network");
+  const source = sourceOf(Readable.from(recording, { objectMode: false }));
   await previous.load({ database: url, sources: [source], log });
   const names = () => withConnection((c) => c.query<{ store_id: string }>("SELECT store_id FROM progress"));
   expect(await names()).toEqual([{ store_id: "" }]);

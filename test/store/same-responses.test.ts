@@ -1,7 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, test } from "vitest";
-import type { Service } from "../../src/commands/service.js";
 import type { Call } from "../../src/domain/service.js";
 import { readAccountPage } from "../../src/ledger/account-pages.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
@@ -32,7 +31,7 @@ import { createLog } from "../../src/telemetry/log.js";
 import { renderFinding } from "../../src/verify/findings.js";
 import { renewDigests } from "../../src/verify/renew-digests.js";
 import { verify } from "../../src/verify/verify.js";
-import { startTestService } from "../live/service.js";
+import { startTestService, type TestService } from "../live/service.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { DatabaseServer, missingServer } from "../support/database-server.js";
 import { digestOf, loadNetwork, networkResponses } from "../support/network-responses.js";
@@ -71,7 +70,7 @@ const anybody: Call = { signal: new AbortController().signal, clientAddress: "10
 async function tryAll(url: string): Promise<{ digest: string; requests: number; findings: string[] }> {
   await migrate(url, createLog("silent"));
   await loadNetwork(url);
-  const service: Service = await startTestService(url);
+  const service: TestService = await startTestService(url);
   ends.push(() => service.drain());
   await expect.poll(async () => (await fetch(`${service.url}/readyz`)).status).toBe(200);
   const responses = await networkResponses(service.url);

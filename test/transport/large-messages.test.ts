@@ -10,12 +10,12 @@ import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api
 import type { CompressedBytes, Encoding } from "../../src/domain/encoded-response.js";
 import { MessageResponse } from "../../src/encoding/message-response.js";
 import { heldRequests, largeMessages, requestBytesPerClientMax } from "../../src/transport/call/event-loop.js";
-import type { RunningServer } from "../../src/transport/server.js";
+import type { ListeningServer } from "../support/listening.js";
 import type { FakeService } from "./fake-api.js";
 import { serveFake } from "./serve-fake.js";
 
 const patience = { timeout: 20_000 };
-let server: RunningServer;
+let server: ListeningServer;
 let service: FakeService;
 let sockets: Socket[] = [];
 

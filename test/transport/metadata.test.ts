@@ -12,7 +12,7 @@ import type { Metadata } from "../../src/domain/metadata.js";
 import { type Api, type Call, serverStreaming, unary } from "../../src/domain/service.js";
 import { MessageResponse } from "../../src/encoding/message-response.js";
 import { envelope } from "../../src/transport/call/framing.js";
-import type { RunningServer } from "../../src/transport/server.js";
+import type { ListeningServer } from "../support/listening.js";
 import { RawConnection } from "../support/raw-http.js";
 import { type RpcVariant, rpcVariants, sendBytes } from "../support/rpc-bytes.js";
 import { FakeStream } from "./grpc/fake-api.js";
@@ -62,7 +62,7 @@ const api: Api = [
 const service = "/datanode.api.v2.TradingDataService";
 
 describe("metadata", () => {
-  let server: RunningServer;
+  let server: ListeningServer;
   beforeAll(async () => {
     ({ server } = await serveFake({ api }));
   });
@@ -111,7 +111,7 @@ describe("metadata", () => {
 });
 
 describe("what a statement read", () => {
-  let server: RunningServer;
+  let server: ListeningServer;
   beforeAll(async () => {
     const newest = { height: 9n, timeNs: 90n };
     ({ server } = await serveFake({ api, newestBlock: () => newest }));

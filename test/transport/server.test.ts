@@ -8,14 +8,15 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
-import type { RunningServer, ServerOptions } from "../../src/transport/server.js";
+import type { ServerOptions } from "../../src/transport/server.js";
+import type { ListeningServer } from "../support/listening.js";
 import { partnerProgram } from "../support/partners.js";
 import { depthUpdate, type FakeService, piece } from "./fake-api.js";
 import { serveFake } from "./serve-fake.js";
 
 const depthStream = "/api/v2/stream/markets/depth/updates";
 
-let server: RunningServer;
+let server: ListeningServer;
 let service: FakeService;
 
 async function serve(options: Partial<ServerOptions> = {}): Promise<void> {
@@ -144,13 +145,6 @@ describe("one port", () => {
     await new Promise((resolve) => client.on("open", resolve));
     client.terminate();
     await expect.poll(() => service.streams[0]?.closed).toBe(true);
-  });
-
-  test("an address in use is an error", async () => {
-    await serve();
-    await expect(serveFake({ listen: { host: "127.0.0.1", port: server.address.port } })).rejects.toMatchObject({
-      code: "EADDRINUSE",
-    });
   });
 });
 

@@ -7,13 +7,13 @@ import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } f
 import { afterEach, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import type { RunningServer } from "../../src/transport/server.js";
 import { postFields } from "../support/http2-frames.js";
+import type { ListeningServer } from "../support/listening.js";
 import { RawConnection, rawGet, rawUpgrade } from "../support/raw-http.js";
 import type { FakeService } from "./fake-api.js";
 import { serveFake } from "./serve-fake.js";
 
-let server: RunningServer;
+let server: ListeningServer;
 let service: FakeService;
 
 async function serve(proxy: string): Promise<void> {

@@ -11,13 +11,12 @@ import {
   receivedFrame,
   type VenueEventInit,
 } from "../../examples/venues/recording.js";
-import type { Service } from "../../src/commands/service.js";
 import { DepthBook } from "../../src/domain/depth-book.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { startTestService } from "../live/service.js";
+import { startTestService, type TestService } from "../live/service.js";
 import { newDatabaseUrl } from "../support/database.js";
 
 const log = createLog("silent");
@@ -138,13 +137,13 @@ export class VenueReplay {
   readonly #writer: RecordingWriter;
   readonly #input = new PassThrough();
   readonly #loading: Promise<unknown>;
-  readonly #service: Service;
+  readonly #service: TestService;
   readonly #streamed: StreamedBooks;
   readonly #decimals = new Map<string, readonly [price: number, size: number]>();
   #height = 0;
   #timeNs = 0n;
 
-  private constructor(converter: Converter, venue: string, url: string, service: Service) {
+  private constructor(converter: Converter, venue: string, url: string, service: TestService) {
     this.#converter = converter;
     this.#writer = new RecordingWriter(venue);
     this.#service = service;

@@ -9,7 +9,7 @@ import {
   earlyCancelMs,
 } from "../../../src/transport/connections/connection-admission.js";
 import { defaultTransportLimits } from "../../../src/transport/options.js";
-import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
+import type { ServerOptions } from "../../../src/transport/server.js";
 import {
   data,
   type Frame,
@@ -22,6 +22,7 @@ import {
   preface,
   rstStream,
 } from "../../support/http2-frames.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { ownVersion } from "../../support/node-versions.js";
 import type { FakeService } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
@@ -35,7 +36,7 @@ const enhanceYourCalm = 11;
 /** Whether this Node lets a server say how many streams of a connection may be reset. */
 const canSetResets = ownVersion >= 22;
 
-let server: RunningServer;
+let server: ListeningServer;
 let service: FakeService;
 
 async function serve(options: Partial<ServerOptions> = {}): Promise<void> {

@@ -2,13 +2,13 @@ import http from "node:http";
 import http2 from "node:http2";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import type { TransportLimits } from "../../../src/transport/options.js";
-import type { RunningServer } from "../../../src/transport/server.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { RawConnection } from "../../support/raw-http.js";
 import { serveFake } from "../serve-fake.js";
 
 /* How connections without a request under way end when the server drains. */
 
-let server: RunningServer;
+let server: ListeningServer;
 
 async function serve(limits: Partial<TransportLimits>): Promise<void> {
   ({ server } = await serveFake({ limits }));

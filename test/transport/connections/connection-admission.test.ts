@@ -2,10 +2,10 @@ import { once } from "node:events";
 import http2 from "node:http2";
 import net, { type Socket } from "node:net";
 import { afterEach, expect, test } from "vitest";
-import type { RunningServer } from "../../../src/transport/server.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { serveFake } from "../serve-fake.js";
 
-let server: RunningServer;
+let server: ListeningServer;
 const sockets: Socket[] = [];
 
 afterEach(async () => {

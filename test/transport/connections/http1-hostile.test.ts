@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { RunningServer } from "../../../src/transport/server.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { RawConnection, rawGet, rawUpgrade } from "../../support/raw-http.js";
 import { tries } from "../../support/tries.js";
 import { depthUpdate, type FakeService } from "../fake-api.js";
@@ -22,7 +22,7 @@ const limits = {
 };
 const patience = { timeout: 20_000, interval: 10 };
 
-let server: RunningServer;
+let server: ListeningServer;
 let service: FakeService;
 const problems: unknown[] = [];
 

@@ -5,7 +5,8 @@ import { GetMarketResponseSchema, TradingDataService } from "../../../gen/datano
 import type { EncodedResponse } from "../../../src/domain/encoded-response.js";
 import { serverStreaming, unary } from "../../../src/domain/service.js";
 import { MessageResponse } from "../../../src/encoding/message-response.js";
-import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
+import type { ServerOptions } from "../../../src/transport/server.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { RawConnection, rawGet, rawUpgrade } from "../../support/raw-http.js";
 import { depthUpdate, TestStream } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
@@ -17,7 +18,7 @@ const unansweredRequestsMax = 8;
 
 type MarketResponse = EncodedResponse<typeof GetMarketResponseSchema>;
 
-let server: RunningServer;
+let server: ListeningServer;
 let asked: string[];
 let streams: TestStream[];
 const slow = new Map<string, () => void>();

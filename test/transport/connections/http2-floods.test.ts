@@ -4,7 +4,6 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { streamsOfConnectionMax } from "../../../src/transport/call/event-loop.js";
 import { cancelledShareOfServedAtOnce } from "../../../src/transport/connections/http2-connection.js";
 import { defaultTransportLimits, type TransportLimits } from "../../../src/transport/options.js";
-import type { RunningServer } from "../../../src/transport/server.js";
 import {
   data,
   FrameConnection,
@@ -21,6 +20,7 @@ import {
   windowUpdate,
   words,
 } from "../../support/http2-frames.js";
+import type { ListeningServer } from "../../support/listening.js";
 import type { FakeService } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
 
@@ -30,7 +30,7 @@ const grpc = postFields("/datanode.api.v2.TradingDataService/GetMarket", "applic
 const enhanceYourCalm = 11;
 const refusedStream = 7;
 
-let server: RunningServer;
+let server: ListeningServer;
 let service: FakeService;
 
 async function serve(limits: Partial<TransportLimits> = {}): Promise<FrameConnection> {

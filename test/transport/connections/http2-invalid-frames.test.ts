@@ -2,7 +2,7 @@ import { readdirSync } from "node:fs";
 import { connect } from "node:http2";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createMetrics, type Metrics } from "../../../src/telemetry/metrics.js";
-import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
+import type { ServerOptions } from "../../../src/transport/server.js";
 import { selfSigned } from "../../support/certificate.js";
 import {
   FrameConnection,
@@ -17,6 +17,7 @@ import {
   settings,
 } from "../../support/http2-frames.js";
 import { invalidFrames } from "../../support/http2-invalid-frames.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { serveFake } from "../serve-fake.js";
 
 const certificate = selfSigned();
@@ -35,7 +36,7 @@ describe.each([
   ["h2c", false],
   ["TLS", true],
 ])("a client that breaks the protocol, over %s", (_name, tls) => {
-  let server: RunningServer;
+  let server: ListeningServer;
   let metrics: Metrics;
   let socketsBefore: number;
 

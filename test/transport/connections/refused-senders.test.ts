@@ -1,8 +1,8 @@
 import { type ClientHttp2Session, connect, type IncomingHttpHeaders } from "node:http2";
 import { afterEach, describe, expect, test } from "vitest";
-import type { RunningServer } from "../../../src/transport/server.js";
 import { selfSigned } from "../../support/certificate.js";
 import { data, FrameConnection, flag, frameType, headers, postFields } from "../../support/http2-frames.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { serveFake } from "../serve-fake.js";
 
 const service = "/datanode.api.v2.TradingDataService";
@@ -161,7 +161,7 @@ describe.each([
   ["h2c", undefined],
   ["TLS", tls],
 ])("a client that sends on after it was answered is stopped, over %s", (name, certificate) => {
-  let server: RunningServer;
+  let server: ListeningServer;
 
   afterEach(async () => {
     await server.close();

@@ -14,13 +14,14 @@ import type { EncodedResponse } from "../../../src/domain/encoded-response.js";
 import { unary } from "../../../src/domain/service.js";
 import { MessageResponse } from "../../../src/encoding/message-response.js";
 import { RequestFeeder } from "../../../src/transport/connections/request-feeder.js";
-import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
+import type { ServerOptions } from "../../../src/transport/server.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { RawConnection, type RawResponse } from "../../support/raw-http.js";
 import { tries } from "../../support/tries.js";
 import { type FakeService, piece } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
 
-let server: RunningServer;
+let server: ListeningServer;
 const connections: RawConnection[] = [];
 const endings: (() => unknown)[] = [];
 

@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { describe, expect, test } from "vitest";
-import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
+import type { ServerOptions } from "../../../src/transport/server.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { partnerProgram } from "../../support/partners.js";
 import { RawConnection } from "../../support/raw-http.js";
 import { serveFake } from "../serve-fake.js";
@@ -15,7 +16,7 @@ const limits = { headersTimeoutMs: 300, requestReceiveTimeoutMs: 600, keepAliveT
 const slackMs = 3_000;
 
 /** Gives a server of its own to what waits for it: many wait at once. */
-async function withServer(tls: ServerOptions["tls"], use: (server: RunningServer) => Promise<void>): Promise<void> {
+async function withServer(tls: ServerOptions["tls"], use: (server: ListeningServer) => Promise<void>): Promise<void> {
   const { server } = await serveFake({ limits, ...(tls === undefined ? {} : { tls }) });
   try {
     await use(server);
@@ -25,7 +26,7 @@ async function withServer(tls: ServerOptions["tls"], use: (server: RunningServer
 }
 
 /** Sends `bytes`, then one of `drip` every 50 ms; gives what was received when the server hangs up. */
-async function slowly(server: RunningServer, bytes: string, drip: string): Promise<string> {
+async function slowly(server: ListeningServer, bytes: string, drip: string): Promise<string> {
   const connection = await RawConnection.open(server.address.port);
   const startedMs = performance.now();
   connection.socket.write(bytes);

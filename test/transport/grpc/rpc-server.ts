@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { createMetrics, type Metrics } from "../../../src/telemetry/metrics.js";
 import type { Readiness, TransportLimits } from "../../../src/transport/options.js";
-import { startServer } from "../../../src/transport/server.js";
+import { startListeningServer } from "../../support/listening.js";
 import { type FakeApi, fakeApi } from "./fake-api.js";
 
 /** The real server over the fake api. */
@@ -21,9 +21,8 @@ export async function startRpcServer(limits: Partial<TransportLimits> = {}): Pro
   const fake = fakeApi();
   const logged: string[] = [];
   const metrics = createMetrics();
-  const running = await startServer({
+  const running = await startListeningServer({
     api: fake.api,
-    listen: { host: "127.0.0.1", port: 0 },
     log: pino({ level: "error" }, { write: (line: string) => void logged.push(line) }),
     metrics,
     limits,
@@ -32,7 +31,7 @@ export async function startRpcServer(limits: Partial<TransportLimits> = {}): Pro
   });
   const server: RpcServer = {
     ...fake,
-    port: Number(new URL(running.url).port),
+    port: running.address.port,
     metrics,
     logged,
     readiness: "ready",

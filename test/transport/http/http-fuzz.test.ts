@@ -8,10 +8,10 @@ import {
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import { Failure } from "../../../src/domain/failure.js";
 import { QueryParameters } from "../../../src/transport/http/query-parameters.js";
-import type { RunningServer } from "../../../src/transport/server.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { serveFake } from "../serve-fake.js";
 
-let server: RunningServer;
+let server: ListeningServer;
 
 beforeAll(async () => {
   ({ server } = await serveFake({ limits: { headersTimeoutMs: 200 } }));

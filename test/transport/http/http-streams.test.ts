@@ -3,7 +3,7 @@ import http2 from "node:http2";
 import { gunzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { Failure, unavailable } from "../../../src/domain/failure.js";
-import type { RunningServer } from "../../../src/transport/server.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { RawConnection } from "../../support/raw-http.js";
 import { depthUpdate, type FakeService, piece, type TestStream } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
@@ -11,7 +11,7 @@ import { serveFake } from "../serve-fake.js";
 const depthPath = "/api/v2/stream/markets/depth/updates";
 const exportPath = "/api/v2/ledgerentry/export?partyId=p&assetId=a";
 
-let server: RunningServer;
+let server: ListeningServer;
 let service: FakeService;
 let session: http2.ClientHttp2Session | undefined;
 

@@ -3,7 +3,7 @@ import http, { type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { Failure } from "../../../src/domain/failure.js";
-import type { RunningServer } from "../../../src/transport/server.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { RawConnection, rawGet } from "../../support/raw-http.js";
 import { depthUpdate, type FakeService, piece, type TestStream } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
@@ -31,7 +31,7 @@ async function bodyUntil(end: string): Promise<string> {
 }
 
 describe("a stream of the HTTP API over HTTP/1.1, byte by byte", () => {
-  let server: RunningServer;
+  let server: ListeningServer;
   let service: FakeService;
 
   beforeEach(async () => {

@@ -4,7 +4,7 @@ import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { explorerFiles, referenceFiles } from "../../../src/commands/web-files.js";
 import { contentSecurityPolicy } from "../../../src/transport/http/static-files.js";
-import type { RunningServer } from "../../../src/transport/server.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { serveFake } from "../serve-fake.js";
 
 interface RawResponse {
@@ -25,8 +25,8 @@ async function rawGet(url: string, acceptEncoding: string, ifNoneMatch?: string)
 
 describe("the files of the pages", () => {
   const files = new Map([...explorerFiles(), ...referenceFiles("")]);
-  let server: RunningServer;
-  let prefixed: RunningServer;
+  let server: ListeningServer;
+  let prefixed: ListeningServer;
 
   beforeAll(async () => {
     server = (await serveFake({ files })).server;

@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { Failure, unavailable } from "../../../src/domain/failure.js";
-import type { RunningServer } from "../../../src/transport/server.js";
+import type { ListeningServer } from "../../support/listening.js";
 import { RawConnection, rawGet, rawUpgrade } from "../../support/raw-http.js";
 import { depthUpdate, type FakeService, piece, type TestStream } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
@@ -13,7 +13,7 @@ const path = "/api/v2/stream/markets/depth/updates";
 
 const limits = { breakOffMs: 100, peerPingIntervalMs: 50, webSocketBytesPerPingMax: 20_000 };
 
-let server: RunningServer;
+let server: ListeningServer;
 let service: FakeService;
 
 beforeEach(async () => {
