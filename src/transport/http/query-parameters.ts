@@ -139,7 +139,7 @@ function bindParameter(message: ReflectMessage, parameter: Parameter, raw: strin
 function bindAlt(takes: string, raw: string, given: Map<string, string>): void {
   const text = decodeText(raw, "alt");
   onlyOnce(given, "alt", text);
-  if (text !== "" && text !== takes) throw wrongValue("alt", text, takes);
+  if (text !== "" && text !== takes) throw wrongValue("alt", text, { takes });
 }
 
 function onlyOnce(given: Map<string, string>, name: string, text: string): void {
@@ -152,7 +152,7 @@ function onlyOnce(given: Map<string, string>, name: string, text: string): void 
 
 function assign(root: ReflectMessage, parameter: Parameter, text: string): void {
   const value = parameter.value.parse(text);
-  if (value === undefined) throw wrongValue(parameter.name, text, parameter.value.takes);
+  if (value === undefined) throw wrongValue(parameter.name, text, parameter.value);
   let message = root;
   for (const parent of parameter.parents) {
     if (!message.isSet(parent)) message.set(parent, reflect(parent.message));
@@ -162,8 +162,8 @@ function assign(root: ReflectMessage, parameter: Parameter, text: string): void 
   else message.set(parameter.field, value);
 }
 
-function wrongValue(name: string, text: string, takes: string): Failure {
-  return invalidParameter(name, `got ${quoted(text)}; takes ${takes}`);
+function wrongValue(name: string, text: string, { takes, reason }: Pick<ParameterValue, "takes" | "reason">): Failure {
+  return invalidParameter(name, `got ${quoted(text)}; takes ${takes}`, reason);
 }
 
 function badEscape(name: string, raw: string): Failure {
@@ -205,6 +205,8 @@ function nearestName(name: string, known: readonly string[]): string | undefined
 interface ParameterValue {
   /** What is accepted, for messages of the form "got …; takes …". */
   readonly takes: string;
+  /** Of the failure of another value. Default: that of any parameter. */
+  readonly reason?: string;
   /** Whether empty text counts as absent. */
   readonly emptyIsAbsent: boolean;
   /** Undefined: the text is not a valid value. */
@@ -275,6 +277,7 @@ function enumeration(desc: DescEnum): ParameterValue {
   const except = unspecified === undefined ? "" : `; ${unspecified.name} selects nothing`;
   return {
     takes: `the name or number of a ${desc.typeName}${hint}${except}`,
+    reason: "INVALID_ENUM_VALUE",
     emptyIsAbsent: false,
     parse: (value) => numbers.get(value),
   };

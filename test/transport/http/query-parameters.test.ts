@@ -191,6 +191,11 @@ describe("what is refused", () => {
     const failure = failureOf(() => parameters.bind(["m"], query));
     expect(failure.message).toBe(message);
     expect(failure.code).toBe("invalid_argument");
+    const kinds = [
+      [/: unknown parameter/, "UNKNOWN_PARAMETER"],
+      [/takes the name or number/, "INVALID_ENUM_VALUE"],
+    ] as const;
+    expect(failure.reason).toBe(kinds.find(([text]) => text.test(message))?.[1] ?? "INVALID_PARAMETER");
     expect(failure.violations).toHaveLength(1);
     expect(`${failure.violations[0]?.field}: ${failure.violations[0]?.description}`).toBe(message);
   });
