@@ -7,7 +7,6 @@ import { Primary, type PrimaryOptions, type ServiceUrls } from "../runtime/prima
 import { HangUps, untilStopped } from "../runtime/stop-signal.js";
 import { workerFlags } from "../runtime/worker-flags.js";
 import { createLog, type Log } from "../telemetry/log.js";
-import type { refuseConnection } from "../transport/connections/connection-admission.js";
 import { defaultTransportLimits } from "../transport/options.js";
 import { withDatabase } from "./database-choice.js";
 import { withLog } from "./log-lines.js";
@@ -79,11 +78,12 @@ async function start(
   const tls = config.tls !== undefined;
   const { connectionsMax } = defaultTransportLimits;
   const program = workerProgram();
-  let sendRefusal: typeof refuseConnection | undefined;
-  const refuse = (socket: Socket): void => {
+  let admission: typeof import("../transport/connections/connection-admission.js") | undefined;
+  const refuse = (socket: Socket, isClosing: boolean): void => {
     // With TLS, a reason would need a handshake.
-    if (tls || sendRefusal === undefined) socket.destroy();
-    else sendRefusal(socket, "TOO_MANY_CONNECTIONS");
+    if (tls || admission === undefined) return void socket.destroy();
+    const { connectionRefusals, drainRefusal, refuseConnection } = admission;
+    refuseConnection(socket, isClosing ? drainRefusal : connectionRefusals.TOO_MANY_CONNECTIONS);
   };
   if (config.namesTuning === true) {
     options.log.warn("--tuning and MARKETD_TUNING have no effect; remove them, the next release refuses the flag");
@@ -106,7 +106,7 @@ async function start(
   const starting = primary.start();
   starting.catch(() => {});
   // Loaded while the workers start, which takes longer.
-  sendRefusal = (await import("../transport/connections/connection-admission.js")).refuseConnection;
+  admission = await import("../transport/connections/connection-admission.js");
   return { primary, urls: await starting };
 }
 

@@ -22,8 +22,8 @@ export const refusalsPerSecondMax = 200;
 
 const closePollMs = 5;
 
-/** Tells a client that no worker takes its connection, and closes it within a bounded time. */
-export type RefuseConnection = (socket: Socket) => void;
+/** Tells a client that no worker takes its connection, and closes it within a bounded time. `isClosing`: the port is. */
+export type RefuseConnection = (socket: Socket, isClosing: boolean) => void;
 
 /**
  * The public port, in the primary. It hands each unread connection to the next free worker in turn, so that long-lived
@@ -160,6 +160,6 @@ export class ConnectionDistributor {
       this.#refusing -= 1;
       this.handOut();
     });
-    this.#sendRefusal(socket);
+    this.#sendRefusal(socket, !this.#server.listening);
   }
 }

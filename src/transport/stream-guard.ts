@@ -135,7 +135,8 @@ function countStreams({ streamsMax, streamsPerAddressMax }: TransportLimits): Cl
   });
 }
 
-function drainFailure(): Failure {
+/** Why nothing more is served while the process shuts down. */
+export function drainFailure(): Failure {
   return unavailable("this server is shutting down; connect again", "DRAINING", drainRetryMs);
 }
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { afterEach, describe, expect, it } from "vitest";
 import { Primary, type PrimaryLimits } from "../../src/runtime/primary.js";
-import { refuseConnection } from "../../src/transport/connections/connection-admission.js";
+import { connectionRefusals, refuseConnection } from "../../src/transport/connections/connection-admission.js";
 import { childrenOf, statusOf } from "../e2e/workers-process.js";
 import { until } from "../embedded/processes.js";
 import { MarketFixture } from "../live/market-fixture.js";
@@ -42,7 +42,7 @@ async function start(program: string, limits: Partial<PrimaryLimits>, flags: rea
     workers: 1,
     drainMs: 500,
     connectionsMax: 1_000,
-    refuse: (socket) => refuseConnection(socket, "TOO_MANY_CONNECTIONS"),
+    refuse: (socket) => refuseConnection(socket, connectionRefusals.TOO_MANY_CONNECTIONS),
     log: pino({}, { write: (line: string) => lines.push(line) }),
     limits,
     flags,

@@ -24,8 +24,16 @@ async function serve(): Promise<{ service: WorkersProcess; url: string }> {
   return { service, url: await service.ready() };
 }
 
-/** Sends one request on a connection of its own; resolves with the response's head, or with how the connection ended. */
-function ask(url: string, localAddress = "127.0.0.1"): Promise<string> {
+const get = "GET /api/v2/market/a HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n";
+
+/** Sends one request on a connection of its own; resolves with the response's first line. */
+async function ask(url: string, localAddress?: string): Promise<string> {
+  const received = await send(url, get, localAddress);
+  return received.slice(0, received.indexOf("\r\n"));
+}
+
+/** Sends bytes on a connection of their own; resolves with what comes, or with how the connection ended. */
+function send(url: string, bytes: string, localAddress = "127.0.0.1"): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect({ port: Number(new URL(url).port), host: "127.0.0.1", localAddress });
     openings.push(() => void socket.destroy());
@@ -36,11 +44,9 @@ function ask(url: string, localAddress = "127.0.0.1"): Promise<string> {
     });
     socket.on("end", () => {
       socket.end();
-      resolve(received.slice(0, received.indexOf("\r\n")));
+      resolve(received);
     });
-    socket.on("connect", () => {
-      socket.write("GET /api/v2/market/a HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n");
-    });
+    socket.on("connect", () => void socket.write(bytes));
   });
 }
 
@@ -70,6 +76,23 @@ describe.skipIf(process.platform !== "linux")("many connections to a worker that
     expect(lines.findIndex(isRefused)).toBeLessThan(3);
     expect(lines.slice(-100).filter(isRefused)).toEqual([]);
     expect(await statusOf(`${url}/readyz`)).toBe(200);
+  });
+
+  it("is told that the server shuts down, when it does", async () => {
+    const { service, url } = await serve();
+    const [worker = 0] = service.workers();
+    process.kill(worker, "SIGSTOP");
+    // This one is on its way to the worker.
+    void send(url, get);
+    await pause(200);
+    const responses = [send(url, get), send(url, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")];
+    await pause(200);
+    const end = service.stop("SIGTERM");
+    const [ofGet = "", ofPreface = ""] = await Promise.all(responses);
+    expect(ofGet).toMatch(/^HTTP\/1\.1 503 .*"reason":"DRAINING"/s);
+    // SETTINGS, and GOAWAY with NO_ERROR.
+    expect(ofPreface).toBe("\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    await end;
   });
 
   it("from one address does not delay the connection of another, older or younger", async () => {

@@ -4,6 +4,7 @@ import { quotaKey } from "../../domain/client-address.js";
 import { Failure, unavailable } from "../../domain/failure.js";
 import { exceededSecondsMax, RateLimit } from "../../domain/rate-limit.js";
 import type { TransportLimits } from "../options.js";
+import { drainFailure } from "../stream-guard.js";
 import type { PortOptions } from "./exchange.js";
 import { closeLingering, peekPreface, rawErrorResponse } from "./raw-sockets.js";
 
@@ -42,6 +43,9 @@ export const connectionRefusals = {
 };
 
 type RefusalReason = keyof typeof connectionRefusals;
+
+/** Of a connection that waits for a worker while the server shuts down. */
+export const drainRefusal = drainFailure();
 
 /**
  * Counts each client's early cancellations over all its connections. A cancelled call costs as much as a response and
@@ -164,7 +168,7 @@ export class ConnectionAdmission {
     }
     this.#refusing.add(socket);
     socket.once("close", () => this.#refusing.delete(socket));
-    refuseConnection(socket, reason);
+    refuseConnection(socket, connectionRefusals[reason]);
   }
 }
 
@@ -172,16 +176,17 @@ export class ConnectionAdmission {
 const refusalMs = 1_000;
 
 /**
- * Refuses a connection without TLS, with a reason: HTTP/1.1 gets 503 or 429, HTTP/2 gets GOAWAY with ENHANCE_YOUR_CALM.
- * The client has up to a second each to speak, to take the bytes, and to close.
+ * Refuses a connection without TLS, with a reason: HTTP/1.1 gets 503 or 429, HTTP/2 gets GOAWAY, with ENHANCE_YOUR_CALM
+ * where there are too many. The client has up to a second each to speak, to take the bytes, and to close.
  */
-export function refuseConnection(socket: Socket, reason: RefusalReason): void {
+export function refuseConnection(socket: Socket, refusal: Failure): void {
   peekPreface(socket, refusalMs, (http2) => {
     socket.on("error", ignore);
     socket.setTimeout(refusalMs);
     // Nothing was read, so the origin of the page that asks is not known.
     const common = ["access-control-allow-origin", "*"];
-    closeLingering(socket, refusalMs, http2 ? goAway : rawErrorResponse(connectionRefusals[reason], common));
+    const code = refusal === drainRefusal ? constants.NGHTTP2_NO_ERROR : constants.NGHTTP2_ENHANCE_YOUR_CALM;
+    closeLingering(socket, refusalMs, http2 ? goAway(code) : rawErrorResponse(refusal, common));
   });
 }
 
@@ -189,9 +194,7 @@ export function refuseConnection(socket: Socket, reason: RefusalReason): void {
 function ignore(): void {}
 
 /** An empty SETTINGS frame, the first of every HTTP/2 server, and GOAWAY (RFC 9113, 6.5 and 6.8). */
-const goAway = Buffer.from([
-  ...[0, 0, 0, 4, 0, 0, 0, 0, 0],
-  ...[0, 0, 8, 7, 0, 0, 0, 0, 0],
-  ...[0, 0, 0, 0],
-  ...[0, 0, 0, constants.NGHTTP2_ENHANCE_YOUR_CALM],
-]);
+function goAway(code: number): Buffer {
+  const settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+  return Buffer.from([...settings, ...[0, 0, 8, 7, 0, 0, 0, 0, 0], ...[0, 0, 0, 0], ...[0, 0, 0, code]]);
+}
