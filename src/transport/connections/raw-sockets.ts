@@ -104,10 +104,7 @@ function headersTooLarge(what: string): HttpFailure {
   return new HttpFailure(431, "invalid_argument", "HEADERS_TOO_LARGE", `the request ${what}`);
 }
 
-/**
- * Why a request that Node's parser takes is none of HTTP/1.0 or 1.1 (RFC 9110, 15.6.6; RFC 9112, 6.1); undefined: it is
- * one.
- */
+/** Why a request that Node's parser accepts cannot be served (RFC 9110, 15.6.6; RFC 9112, 6.1); undefined: it can. */
 export function unknownHttp({ httpVersion, httpVersionMajor, headers }: IncomingMessage): HttpFailure | undefined {
   if (httpVersionMajor !== 1) {
     const message = `HTTP/${httpVersion} in an HTTP/1.1 request line; send HTTP/1.1 or HTTP/1.0`;
