@@ -312,6 +312,21 @@ describe("readDepth", () => {
     expect(seen).toEqual(["market read", "not there", "market read", "a change"]);
   });
 
+  test("ends with what is thrown into it", async () => {
+    const client = clientOf({
+      async *observeMarketsDepthUpdates() {
+        yield { update: [whole] };
+        yield { update: [next] };
+      },
+    });
+    const disconnects: string[] = [];
+    const changes = readDepth(client, { onDisconnect: ({ rawMessage }) => disconnects.push(rawMessage) });
+    await changes.next();
+    await expect(changes.throw(new ConnectError("the caller's", Code.Unavailable))).rejects.toThrow("the caller's");
+    expect(await changes.next()).toEqual({ done: true, value: undefined });
+    expect(disconnects).toEqual([]);
+  });
+
   test("gives up a stream that is silent", async () => {
     const silent = async function* () {
       yield [whole];

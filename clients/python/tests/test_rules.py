@@ -78,7 +78,7 @@ from marketd_client.gen.vega.assets_pb2 import Asset, AssetDetails
 from marketd_client.gen.vega.markets_pb2 import Market
 from marketd_client.gen.vega.vega_pb2 import MarketDepthUpdate, PriceLevel, Trade
 from marketd_client.ledger import ExportCheck
-from marketd_client.stream import SILENCE_MAX_SECONDS, watched
+from marketd_client.stream import SILENCE_MAX_SECONDS, watched, with_retries
 
 with open(os.environ["CASES"], encoding="utf-8") as file:
     CASES = json.load(file)
@@ -461,6 +461,14 @@ class Watched(unittest.TestCase):
 
         with self.assertRaisesRegex(ValueError, "^closed$"):
             list(watched(Broken(), threading.Event(), 30))
+
+    def test_a_reader_ends_with_what_is_thrown_into_it(self):
+        waits = []
+        reader = with_retries(lambda: [[1, 2], [3]], lambda _: True, threading.Event(), lambda *wait: waits.append(wait))
+        self.assertEqual(next(reader), 1)
+        with self.assertRaises(Failed):
+            reader.throw(Failed(grpc.StatusCode.UNAVAILABLE.value[0]))
+        self.assertEqual([*reader, *waits], [])
 
     def test_no_thread_stays_of_a_stream_that_is_broken_off(self):
         for taken in range(20):

@@ -32,7 +32,7 @@ export interface DepthReaderOptions extends StreamOptions {
   readonly onConnect?: () => void | Promise<void>;
   /**
    * Called when a market's state or decimals are others, before the change of its book. The book of a market that is
-   * `STALE` is unknown until it is `WHOLE` again.
+   * `STALE` is unknown until it is `WHOLE` again. An error is treated as the stream's.
    */
   readonly onStatus?: (status: MarketHistoryStatus) => void;
 }

@@ -29,14 +29,19 @@ export async function* withRetries<T>(
   { signal = new AbortController().signal, onDisconnect }: StreamOptions,
 ): AsyncGenerator<T, void> {
   let failures = 0;
+  /** What is thrown meanwhile is thrown into this generator, as by `yield*` of a caller that is one. */
+  let isGiving = false;
   while (!signal.aborted) {
     try {
       for await (const batch of attempt()) {
         failures = 0;
-        yield* batch;
+        isGiving = true;
+        for (const each of batch) yield each;
+        isGiving = false;
       }
       return;
     } catch (thrown) {
+      if (isGiving) throw thrown;
       if (signal.aborted) return;
       const error = ConnectError.from(thrown);
       if (!goesOnAfter(error)) throw error;

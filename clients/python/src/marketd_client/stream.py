@@ -68,13 +68,19 @@ def with_retries(
     Each batch, even an empty one, ends a row of failures.
     """
     failures = 0
+    #: What is raised meanwhile is thrown into this generator, as by ``yield from`` of a caller that is one.
+    is_giving = False
     while not stop.is_set():
         try:
             for batch in attempt():
                 failures = 0
+                is_giving = True
                 yield from batch
+                is_giving = False
             return
         except grpc.RpcError as error:
+            if is_giving:
+                raise
             if stop.is_set():
                 return
             if not goes_on_after(error):
