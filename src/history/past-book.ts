@@ -47,9 +47,9 @@ export function readPastBook<T>(
     const { newest } = reach;
     const { streamSequence } = block;
     const request = { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: streamSequence };
+    const segment = await requireSegment(reader, request, nearestPastBook);
     const lastTrade = await readLastTrade(reader, marketId, block.height);
     if (lastTrade === undefined) await requireTrades(reader, marketId, block);
-    const segment = await requireSegment(reader, request, nearestPastBook);
     const { priceDecimals, sizeDecimals } = segment;
     const { levels, sequenceNumber } = await foldTo(past, readsOn(reader, call), segment, block);
     const isFinal = newest !== undefined && newest.height > block.height && newest.timeNs > block.timeNs;

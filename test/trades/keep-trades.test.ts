@@ -483,6 +483,9 @@ test("the nearest place of a past book's error is at or after the market's oldes
   expect(await nearest("lost", "30")).toBeUndefined();
   expect(await nearest("late", "1")).toBe("28");
   expect(await nearest("whole", "", { timestamp: "0" })).toBe("28");
+  // Where there is no book either, that is said: its changes cannot be listed.
+  const failure = await api.failure("GetMarketDepthAt", { marketId: "healed", blockHeight: "25" });
+  expect(failure).toEqual({ code: "failed_precondition", reason: "MARKET_WAS_STALE" });
   // No trade of these was dropped.
   for (const [marketId, blockHeight] of [
     ["silent", "5"],

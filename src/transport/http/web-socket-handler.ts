@@ -178,6 +178,9 @@ function closeFrame(code: number, reason = ""): Buffer {
 /** Switches protocols. The callback is called at once, or never if the client is gone. */
 type Handshake = (opened: (webSocket: WebSocket) => void) => void;
 
+/** A name in a header (RFC 9110, 5.6.2). */
+const tokenPattern = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+
 /** @throws HttpFailure if the request cannot be upgraded (RFC 6455, 4.2.1) */
 function checkHandshake({ headers }: IncomingMessage): void {
   if (headers["sec-websocket-version"] !== "13") {
@@ -188,6 +191,11 @@ function checkHandshake({ headers }: IncomingMessage): void {
   const hasBody = (headers["content-length"] ?? "0") !== "0" || headers["transfer-encoding"] !== undefined;
   if (hasBody || key === undefined || !/^[+/0-9A-Za-z]{22}==$/.test(key)) {
     const message = "the WebSocket handshake must have no body, and a Sec-WebSocket-Key of 16 bytes in base64";
+    throw new HttpFailure(400, "invalid_argument", "WEBSOCKET_HANDSHAKE", message);
+  }
+  const protocols = headers["sec-websocket-protocol"]?.split(/[ \t]*,[ \t]*/) ?? [];
+  if (!protocols.every((name) => tokenPattern.test(name)) || new Set(protocols).size < protocols.length) {
+    const message = "Sec-WebSocket-Protocol must be a list of names, each once";
     throw new HttpFailure(400, "invalid_argument", "WEBSOCKET_HANDSHAKE", message);
   }
 }

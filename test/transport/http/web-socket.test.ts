@@ -108,6 +108,21 @@ test.each<[failure: Failure, code: number]>([
 test("a handshake that is none is refused with an ordinary error response", async () => {
   expect(await refused(path, { "sec-websocket-version": "8" })).toMatchObject({ status: 426 });
   expect(await refused(path, { "sec-websocket-key": "short" })).toMatchObject({ status: 400 });
+  for (const protocols of ["a, a", "a b", "{x}", "", "a,,b", "a,\xa0b"]) {
+    const { status, body } = await refused(path, { "sec-websocket-protocol": protocols });
+    expect([status, JSON.parse(body).details]).toEqual([
+      400,
+      [expect.objectContaining({ reason: "WEBSOCKET_HANDSHAKE" })],
+    ]);
+  }
+  expect(service.requests).toEqual([]);
+});
+
+test("the first of a page's subprotocols is selected", async () => {
+  const client = new WebSocket(server.url.replace("http", "ws") + path, ["v2.depth", "other"]);
+  await new Promise((resolve, reject) => client.on("open", resolve).on("error", reject));
+  expect(client.protocol).toBe("v2.depth");
+  client.terminate();
 });
 
 /** The error that a connection was told after its handshake, and how it was closed. */
