@@ -20,7 +20,7 @@ export const connectionsMin = 16;
 export const connectionsFew = 4_096;
 
 /** The maximum number of connections that wait in the primary. */
-export const connectionsWaitingMax = 1_024;
+export const connectionsWaitingMax = 2_048;
 
 /** Connections that a worker can hold with `limit` descriptors, at most `wanted`. */
 export function connectionsOfWorker(limit: number | undefined, wanted: number): number {

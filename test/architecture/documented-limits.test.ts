@@ -23,6 +23,8 @@ import {
 } from "../../src/loader/kafka-source.js";
 import { backlogBytes, inputIdleMs, transactionLedgerBytes, transactionRowsMax } from "../../src/loader/load.js";
 import { sideLevelsMax } from "../../src/loader/venue-markets.js";
+import { connectionWaitMaxMs } from "../../src/runtime/connection-distributor.js";
+import { connectionsWaitingMax } from "../../src/runtime/descriptors.js";
 import { connectionsMax as databaseConnectionsMax } from "../../src/store/connection/driver-options.js";
 import { addressShare, waitingMax, waitMsMax } from "../../src/store/connection/fair-queue.js";
 import { tombstonePruneIntervalBlocks, tombstoneRetentionBlocks } from "../../src/store/depth-table.js";
@@ -76,6 +78,7 @@ const service: Rows = {
   "time for a unary response": [time(port.requestTimeoutMs)],
   "open connections of a process": [`${port.connectionsMax}`],
   "open connections of one client": [port.connectionsPerAddressMax * 2 === port.connectionsMax ? "half" : ""],
+  "new connections that wait": [`${connectionsWaitingMax}, for at most ${time(connectionWaitMaxMs)}`],
   "requests for ledger": [
     `${databaseConnectionsMax}; of one client address ${databaseConnectionsMax * addressShare}; for the past 4`,
   ],
