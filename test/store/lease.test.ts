@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { MalformedHistoryError } from "../../src/domain/book-history.js";
 import { unavailable } from "../../src/domain/failure.js";
 import type { Connection } from "../../src/store/connection/connection.js";
-import { Reader } from "../../src/store/connection/lease.js";
+import { behindWaitMsMax, Reader } from "../../src/store/connection/lease.js";
 import { KnownPlace, ReadBehindError, type StorePlace } from "../../src/store/connection/store-place.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
@@ -94,6 +94,40 @@ test("a read that a lock of another session ended is tried again, and is unavail
   expect(attempts).toBe(3);
   const lasting = read(Number.POSITIVE_INFINITY);
   await expect(lasting).rejects.toMatchObject({ code: "unavailable", reason: "DATABASE_UNAVAILABLE" });
+});
+
+test("a read is not behind because one that began later is quicker, and has found a newer block", async () => {
+  const wide = openDatabase(url);
+  const read = (use: (reader: Reader) => Promise<unknown>) => wide.lease({ class: "ledger", call: undefined }, use);
+  const at = (streamSequence: bigint) => ({ storeId: "here", streamSequence, height: 1n, timeNs: 1n });
+  await database.query("UPDATE progress SET stream_sequence = 9");
+  const finds = async (streamSequence: bigint, meanwhile = async () => {}) => {
+    let attempts = 0;
+    await read(async (reader) => {
+      attempts++;
+      await meanwhile();
+      reader.found(at(attempts === 1 ? streamSequence : 9n));
+    });
+    return attempts;
+  };
+  expect(await finds(6n)).toBe(1);
+  expect(await finds(7n, async () => void (await finds(8n)))).toBe(1);
+  // What was known before it counts.
+  expect(await finds(7n)).toBe(2);
+  await wide.close();
+});
+
+test("a server is looked for as long after a wait for a turn", async () => {
+  const busy = database.lease({ class: "ledger", call: undefined }, (reader) => {
+    return reader.query(`SELECT SLEEP(${(behindWaitMsMax + 200) / 1_000}) AS slept`);
+  });
+  let attempts = 0;
+  const late = database.lease({ class: "ledger", call: undefined }, async () => {
+    if (++attempts === 1) throw new ReadBehindError("the server is behind");
+    return "there";
+  });
+  expect(await late).toBe("there");
+  await busy;
 });
 
 /** A reader on another server of the same store, which gets what `arrive` says right after the first statement. */

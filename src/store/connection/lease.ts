@@ -52,6 +52,7 @@ export interface Lease {
 export class Reader {
   readonly #connection: Connection;
   readonly #known: KnownPlace;
+  readonly #knownBefore: StorePlace | undefined;
   readonly #signal: AbortSignal | undefined;
   #place: StorePlace | undefined;
   #holds = "TRUE";
@@ -62,6 +63,7 @@ export class Reader {
   constructor(connection: Connection, known: KnownPlace, { call, place }: Lease) {
     this.#connection = connection;
     this.#known = known;
+    this.#knownBefore = known.current;
     this.#signal = call?.signal;
     if (place !== undefined) this.#dependOn(place);
   }
@@ -89,10 +91,10 @@ export class Reader {
   /**
    * Notes the place that the last statement told; undefined: the store is empty. The first one is what all further
    * reads depend on.
-   * @throws ReadBehindError if the server lacks what this response, or this process, has read already
+   * @throws ReadBehindError if the server lacks what this response, or this process before it, has read
    */
   found(place: BlockPlace | undefined): void {
-    if (this.#place === undefined) this.#known.found(place);
+    if (this.#place === undefined) this.#known.found(place, this.#knownBefore);
     else if (place === undefined || !reaches(place, this.#place)) throw lostPlace();
     if (place === undefined) return;
     if (this.#place === undefined) this.#dependOn(place);
@@ -145,13 +147,14 @@ export async function leaseReader<T>(
   use: (reader: Reader) => Promise<T>,
 ): Promise<T> {
   const { class: workClass, call, place } = lease;
-  const startedAt = performance.now();
+  let startedAt: number | undefined;
   let pauseMs = behindPauseMsMin;
   for (let attempt = 1; ; attempt++) {
     // A read that was admitted once is not refused on a retry.
     const slot = { class: workClass, call, started: place !== undefined || attempt > 1 };
     try {
       return await pool.run(slot, (leased) => {
+        startedAt ??= performance.now();
         const reader = new Reader(leased, known, lease);
         const statements = use(reader).then(
           async (result) => {
@@ -167,7 +170,8 @@ export async function leaseReader<T>(
         return inTime(leased, statements, lease.timeoutMs);
       });
     } catch (error) {
-      const waitedMs = performance.now() - startedAt + pauseMs;
+      const nowMs = performance.now();
+      const waitedMs = nowMs - (startedAt ?? nowMs) + pauseMs;
       if (!mayPass(error, attempt, waitedMs)) throw await toFailure(pool, known.current, error);
     }
     // An abort ends the pause; the next attempt reports it.

@@ -84,12 +84,18 @@ export class KnownPlace {
     if (place === undefined || this.#place === undefined || !reaches(this.#place, place)) this.#place = place;
   }
 
-  /** Called with the place of a read. @throws ReadBehindError if it is behind the known place */
-  found(place: StorePlace | undefined): void {
+  /**
+   * Called with the place of a read, and what was known before it: another one may have found a newer block meanwhile.
+   * @throws ReadBehindError if it is behind what was known
+   */
+  found(place: StorePlace | undefined, before: StorePlace | undefined): void {
     const known = this.#place;
     const isOther = known !== undefined && place?.storeId !== known.storeId;
     if (known === undefined || (isOther && !this.#followed)) this.#place = place;
-    else if (place !== undefined && reaches(place, known)) this.#place = place;
-    else throw new ReadBehindError(isOther ? "the server holds another store" : "the server is behind");
+    else if (place === undefined || isOther) throw new ReadBehindError("the server holds another store");
+    else if (reaches(place, known)) this.#place = place;
+    else if (before?.storeId === place.storeId && !reaches(place, before)) {
+      throw new ReadBehindError("the server is behind");
+    }
   }
 }
