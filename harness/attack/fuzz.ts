@@ -239,8 +239,8 @@ function grpcCall(round: Round, session: ClientHttp2Session): Promise<void> {
 }
 
 const webSockets: Attack = {
-  name: "fuzz: WebSocket frames",
-  expects: "no process ends",
+  name: "fuzz: WebSocket handshakes and frames",
+  expects: "no process ends, and a refusal is JSON",
   run: (round) =>
     inParallel(round, width, async () => {
       const { random } = round;
@@ -248,7 +248,8 @@ const webSockets: Attack = {
       if (connection === undefined) return;
       const upgrade =
         `GET /api/v2/stream/markets/depth/updates?marketIds=${round.target.marketId} HTTP/1.1\r\n${host}` +
-        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" +
+        `Sec-WebSocket-Protocol: ${random.pick(["a", "a, b", "a, a", "", "{a}"])}\r\n\r\n`;
       const opcodes = [0, 1, 2, 8, 9, 10, 3, 15];
       const frames = Array.from({ length: batch }, () => {
         const payload = Buffer.from(random.bytes(random.below(20)));

@@ -75,6 +75,7 @@ export class RawConnection {
     for (const [head, status] of text.matchAll(/HTTP\/1\.[01] (\d{3}) [^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n/g)) {
       count++;
       tally.answered(Number(status), /^retry-after:/im.test(head), what);
+      if (Number(status) >= 400 && /^content-type: *text\/html/im.test(head)) tally.wrong(`HTML for ${what()}`);
     }
     return count;
   }
