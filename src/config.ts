@@ -371,7 +371,7 @@ const definitions = {
       ...databaseSettings("info"),
       follow: toggle("wait for more at the end of the last source"),
       pace: setting("blocks-per-second", "replay at this pace instead of as fast as possible", parsePace),
-      standby: toggle("wait while another loader runs, and take over when it is gone"),
+      standby: toggle("wait while another loader runs, and take over when it is gone; not with -"),
       keepBooks: setting(
         "time",
         "how much of every book's past is kept: 7d, 36h or 30m before the newest block, all or off",
