@@ -204,7 +204,8 @@ class KafkaTopic implements Source {
 
   /**
    * The messages from `start` on, in the order of their events. At the first gap it goes back, because the search may have
-   * met an event that was sent again; at any other it looks for the missing event further on, and then returns.
+   * met an event that was sent again; at any other it looks for the missing event further on, and then returns. It also
+   * goes back if there is neither the event that is due up to the end, nor the one before.
    */
   async *#inOrder(first: bigint | undefined, { oldest, start, end }: Range): AsyncGenerator<Uint8Array> {
     const { follow, signal } = this.#options;
@@ -212,6 +213,7 @@ class KafkaTopic implements Source {
     let offset = start;
     /** Bytes until the search for the start cannot have been misled. */
     let doubtfulBytes = start > oldest ? disorderBytesMax : 0;
+    let isReached = start === oldest;
     while (!signal.aborted && (follow || offset < end)) {
       this.#offset = offset;
       const { messages, next } = await this.#readFrom(offset);
@@ -221,11 +223,13 @@ class KafkaTopic implements Source {
       if (batch.found.length > 0) yield Buffer.concat(batch.found);
       if (gap === undefined && broken !== undefined) throw this.#brokenMessage(broken);
       doubtfulBytes -= bytesOf(messages);
-      if (gap === undefined) {
-        offset = next;
-      } else if (doubtfulBytes > 0) {
-        doubtfulBytes = 0;
+      isReached ||= batch.isReached;
+      const isMisled = gap === undefined ? !isReached && next >= end : doubtfulBytes > 0;
+      if (isMisled) {
+        [doubtfulBytes, isReached] = [0, true];
         offset = await this.#before(start, oldest);
+      } else if (gap === undefined) {
+        offset = next;
       } else {
         const later = await this.#missing(gap, end);
         ({ due } = later);
@@ -428,6 +432,8 @@ interface BatchInOrder {
   readonly found: readonly Buffer[];
   /** The event that is due then; undefined: any may be first. */
   readonly due: bigint | undefined;
+  /** Whether the event before that one is among them. */
+  readonly isReached: boolean;
   readonly gap: Gap | undefined;
   /** The first message that is not whole frames: those before it alone count. */
   readonly broken: Message | undefined;
@@ -439,7 +445,7 @@ function inOrder(messages: readonly Message[], dueBefore: bigint | undefined): B
   const frames = messages.slice(0, broken && messages.indexOf(broken)).flatMap(framesOf);
   const [first] = frames;
   const found: Buffer[] = [];
-  if (first === undefined) return { found, due: dueBefore, gap: undefined, broken };
+  if (first === undefined) return { found, due: dueBefore, isReached: false, gap: undefined, broken };
   let due = dueBefore ?? first.sequence;
   if (dueBefore === undefined) for (const { sequence } of frames) if (sequence < due) due = sequence;
   const early = new Map<bigint, PlacedFrame>();
@@ -453,7 +459,8 @@ function inOrder(messages: readonly Message[], dueBefore: bigint | undefined): B
     due++;
   }
   const later = frames.find(({ sequence }) => sequence > due);
-  return { found, due, gap: later && { due, sequence: later.sequence, offset: later.offset }, broken };
+  const isReached = frames.some(({ sequence }) => sequence === due - 1n);
+  return { found, due, isReached, gap: later && { due, sequence: later.sequence, offset: later.offset }, broken };
 }
 
 function framesOf({ offset, value }: Message): PlacedFrame[] {

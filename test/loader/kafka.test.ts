@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { brokerSilenceMsMax, kafkaSource } from "../../src/loader/kafka-source.js";
@@ -185,6 +186,31 @@ describe.runIf(hasKafka())("a topic of Kafka", () => {
       await load({ database: url, sources: [streamSource(start, "memory")], log });
       await loadTopic(url, "swapped");
       expect(await dump(url)).toEqual(whole);
+    }
+  });
+
+  test("a load goes on where a topic ends with events of long ago, sent again", async () => {
+    const whole = await rowsOf(frames);
+    const [third, most] = [Math.floor(frames.length / 3), Math.floor(frames.length * 0.8)];
+    const old = frames.slice(0, third);
+    const groups = (all: readonly Buffer[]) =>
+      Array.from({ length: Math.ceil(all.length / 50) }, (_, n) => Buffer.concat(all.slice(50 * n, 50 * n + 50)));
+    const topics = {
+      twice: [...frames, ...old, ...old],
+      "in-messages": [frames, ...Array.from({ length: 20 }, () => old.slice(0, 50))].flatMap(groups),
+      "parts-swapped": [...frames.slice(third, most), ...old, ...frames.slice(most), ...old.slice(-20)],
+    };
+    for (const [topic, messages] of Object.entries(topics)) {
+      await broker.createTopic(topic);
+      // A batch of a broker has at most 1 MiB.
+      for (let at = 0; at < messages.length; at += 20) await broker.produce(topic, messages.slice(at, at + 20));
+      for (const until of [third + 60, most - 5, most + 40]) {
+        const url = await emptyDatabase();
+        const start = streamSource(Readable.from([Buffer.concat(frames.slice(0, until))]), "memory");
+        await load({ database: url, sources: [start], log });
+        await loadTopic(url, topic);
+        expect(await dump(url), `${topic} from ${until}`).toEqual(whole);
+      }
     }
   });
 
