@@ -9,9 +9,9 @@ const databases = ["test/support/database.ts", "test/support/database-server.ts"
 const browser = "test/e2e/browser-launch.ts";
 
 /**
- * Tests of processes, signals, listeners, the package, metrics, client libraries, commands and what they write, documents,
- * venues' feeds, or Kafka, which only need some database beside them: they ask another server nothing that other tests
- * don't ask. They run on it when they are named.
+ * Tests of processes, signals, listeners, the package, metrics, client libraries, commands and what they write, venues'
+ * feeds, or Kafka, which only need some database beside them: they ask another server nothing that other tests don't ask.
+ * They run on it when they are named.
  */
 const scenery = [
   "test/clients/",
@@ -20,13 +20,10 @@ const scenery = [
   "test/runtime/",
   "test/e2e/command.test.ts",
   "test/e2e/command-line.test.ts",
-  "test/e2e/demo-database.test.ts",
-  "test/e2e/documents.test.ts",
   "test/e2e/drain-polling.test.ts",
   "test/e2e/drain-workers.test.ts",
   "test/e2e/export",
   "test/e2e/package.test.ts",
-  "test/e2e/status.test.ts",
   "test/e2e/watch.test.ts",
   "test/e2e/workers.test.ts",
   "test/loader/kafka",
