@@ -100,7 +100,6 @@ test("a read is not behind because one that began later is quicker, and has foun
   const wide = openDatabase(url);
   const read = (use: (reader: Reader) => Promise<unknown>) => wide.lease({ class: "ledger", call: undefined }, use);
   const at = (streamSequence: bigint) => ({ storeId: "here", streamSequence, height: 1n, timeNs: 1n });
-  await database.query("UPDATE progress SET stream_sequence = 9");
   const finds = async (streamSequence: bigint, meanwhile = async () => {}) => {
     let attempts = 0;
     await read(async (reader) => {
