@@ -249,7 +249,7 @@ const webSockets: Attack = {
       const upgrade =
         `GET /api/v2/stream/markets/depth/updates?marketIds=${round.target.marketId} HTTP/1.1\r\n${host}` +
         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" +
-        `Sec-WebSocket-Protocol: ${random.pick(["a", "a, b", "a, a", "", "{a}"])}\r\n\r\n`;
+        (random.chance(0.2) ? `Sec-WebSocket-Protocol: ${random.pick(["a, b", "a, a", "", "{a}"])}\r\n\r\n` : "\r\n");
       const opcodes = [0, 1, 2, 8, 9, 10, 3, 15];
       const frames = Array.from({ length: batch }, () => {
         const payload = Buffer.from(random.bytes(random.below(20)));
