@@ -29,7 +29,7 @@ export async function* withRetries<T>(
   { signal = new AbortController().signal, onDisconnect }: StreamOptions,
 ): AsyncGenerator<T, void> {
   let failures = 0;
-  /** What is thrown meanwhile is thrown into this generator, as by `yield*` of a caller that is one. */
+  /** Whether the caller has an item. An error is then the caller's, thrown into this generator (`yield*` does so). */
   let isGiving = false;
   while (!signal.aborted) {
     try {

@@ -68,7 +68,7 @@ def with_retries(
     Each batch, even an empty one, ends a row of failures.
     """
     failures = 0
-    #: What is raised meanwhile is thrown into this generator, as by ``yield from`` of a caller that is one.
+    # Whether the caller has an item. An error is then the caller's, thrown into this generator (``yield from`` does so).
     is_giving = False
     while not stop.is_set():
         try:
