@@ -19,6 +19,7 @@ export const topicFaultNames = [
   "source lost by the active loader",
   "gap in a topic",
   "swapped events in a topic",
+  "old events at the end of a topic",
 ] as const;
 
 const topic = "chaos";
@@ -69,6 +70,14 @@ class TopicWorld {
     const behindProxy = loader("the loader behind a proxy", `127.0.0.1:${proxy.port}`);
     const direct = loader("the other loader", broker.address);
     return new TopicWorld(random, directory, broker, proxy, brokerPort, server, behindProxy, direct, ends);
+  }
+
+  /** Sends the first blocks again, at least as much as there is before: halving meets them wherever it looks first. */
+  async sendOldest(): Promise<void> {
+    const blocks = this.#sent + this.random.below(this.#sent);
+    for (let sent = 0; sent < blocks; sent += blocksOfStep) {
+      await this.send(this.#blocks.slice(0, blocksOfStep).flat());
+    }
   }
 
   /** The frames of the next blocks, which are to be sent. */
@@ -153,7 +162,20 @@ async function swapEvents(world: TopicWorld): Promise<void> {
   await world.send([...frames.slice(0, at), ...others, ...(one === undefined ? [] : [one]), ...frames.slice(at)]);
 }
 
-const faults = { [topicFaultNames[0]]: loseSource, [topicFaultNames[1]]: leaveGap, [topicFaultNames[2]]: swapEvents };
+/** While no loader runs, new events come, and behind them old ones again. */
+async function sendAgain(world: TopicWorld): Promise<void> {
+  await Promise.all([world.behindProxy.stop(5_000), world.direct.stop(5_000)]);
+  await world.send(world.next());
+  await world.sendOldest();
+  for (const loader of [world.behindProxy, world.direct]) loader.start();
+}
+
+const faults = {
+  [topicFaultNames[0]]: loseSource,
+  [topicFaultNames[1]]: leaveGap,
+  [topicFaultNames[2]]: swapEvents,
+  [topicFaultNames[3]]: sendAgain,
+};
 
 /**
  * Lets each of these kinds of faults happen once to two loaders of a topic of a real broker. After each, all blocks must be in the database in time; at the end it must equal an undisturbed load.

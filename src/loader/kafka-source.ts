@@ -208,11 +208,12 @@ class KafkaTopic implements Source {
    * goes back if there is neither the event that is due up to the end, nor the one before.
    */
   async *#inOrder(first: bigint | undefined, { oldest, start, end }: Range): AsyncGenerator<Uint8Array> {
-    const { follow, signal } = this.#options;
+    const { follow, log, signal } = this.#options;
     let due = first;
     let offset = start;
     /** Bytes until the search for the start cannot have been misled. */
     let doubtfulBytes = start > oldest ? disorderBytesMax : 0;
+    /** The event that is due, or the one before, was met: the end of the topic is not the end of a search gone wrong. */
     let isReached = start === oldest;
     while (!signal.aborted && (follow || offset < end)) {
       this.#offset = offset;
@@ -226,6 +227,7 @@ class KafkaTopic implements Source {
       isReached ||= batch.isReached;
       const isMisled = gap === undefined ? !isReached && next >= end : doubtfulBytes > 0;
       if (isMisled) {
+        if (gap === undefined) log.warn(`${this.#place} ends with events of before ${due}; reading more of it again`);
         [doubtfulBytes, isReached] = [0, true];
         offset = await this.#before(start, oldest);
       } else if (gap === undefined) {
@@ -432,7 +434,7 @@ interface BatchInOrder {
   readonly found: readonly Buffer[];
   /** The event that is due then; undefined: any may be first. */
   readonly due: bigint | undefined;
-  /** Whether the event before that one is among them. */
+  /** Whether the event before that one is in the batch. */
   readonly isReached: boolean;
   readonly gap: Gap | undefined;
   /** The first message that is not whole frames: those before it alone count. */
@@ -459,7 +461,8 @@ function inOrder(messages: readonly Message[], dueBefore: bigint | undefined): B
     due++;
   }
   const later = frames.find(({ sequence }) => sequence > due);
-  const isReached = frames.some(({ sequence }) => sequence === due - 1n);
+  const before = due - 1n;
+  const isReached = due !== dueBefore || frames.some(({ sequence }) => sequence === before);
   return { found, due, isReached, gap: later && { due, sequence: later.sequence, offset: later.offset }, broken };
 }
 
